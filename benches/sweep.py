@@ -1,6 +1,6 @@
 """Compares the time of a sweep over Spark with that of its emulations; prints a table as Markdown.
 
-Run it with ``python -m benches.sweep``; it takes some minutes. The job is ``4x4_1MBs_off`` for 60 emulated
+Run it with ``python -m benches.sweep``; it takes some minutes. The job is ``4x4_1MBs`` for 60 emulated
 seconds, with targets from 50 ms to 2 s. The time of the sweep is compared with two sums. The first is the sum
 of the ``wall_seconds`` of its points, which run at the same time. The second is an estimate for the same
 emulations one after the other: before Spark starts, one seed of each target runs on the otherwise idle
@@ -20,8 +20,8 @@ from pathlib import Path
 from time import perf_counter
 
 from integration.spark import spark_session
-from integration.tuning import Grid, PointRow, read_axes, run_points
-from netstack import Scenario, emulate
+from integration.tuning import Grid, PointRow, option_axes, run_points
+from netstack import OPTIONS, Scenario, emulate
 
 from .jobs import job
 
@@ -35,7 +35,8 @@ def grid(targets: int, seeds: int) -> Grid:
     """Return a grid of debloat targets, in whole milliseconds with equal ratios between neighbours."""
     ratio = (MOST_MS / LEAST_MS) ** (1 / max(1, targets - 1))
     sizes = [round(LEAST_MS * ratio**number) for number in range(targets)]
-    return Grid(read_axes(target=",".join(f"{size}ms" for size in sizes)), seeds)
+    values = ",".join(f"{size}ms" for size in sizes)
+    return Grid(option_axes([f"{OPTIONS['debloat_target_s'].name}={values}"]), seeds)
 
 
 def alone(scenario: Scenario, wanted: Grid) -> float:
@@ -60,7 +61,9 @@ def swept(scenario: Scenario, wanted: Grid) -> tuple[float, float, Sequence[Poin
 def main() -> None:
     """Print the table."""
     targets, seeds, seconds = [float(text) for text in sys.argv[1:]] or (TARGETS, SEEDS, SECONDS)
-    scenario = dataclasses.replace(job(4, seconds), name="4x4_1MBs_off", warmup_s=seconds / 3)
+    base = job(4, seconds)
+    config = dataclasses.replace(base.config, debloat_enabled=True)
+    scenario = dataclasses.replace(base, name="4x4_1MBs", warmup_s=seconds / 3, config=config)
     wanted, cores = grid(int(targets), int(seeds)), os.cpu_count() or 1
     single = alone(scenario, wanted) / cores
     start, took, rows = swept(scenario, wanted)

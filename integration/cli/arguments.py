@@ -197,6 +197,25 @@ def require_some(command: str, option: str, number: int) -> None:
         raise usage_error(command, f"{option} is {number}; it must be at least 1")
 
 
+def check_policies(command: str, names: Sequence[str]) -> None:
+    """Import the debloating policies of the option ``--policy``.
+
+    Raises:
+        UsageError: a policy does not exist or cannot be created.
+    """
+    from netstack import NetworkConfig, policy_problems
+
+    from ..errors import UsageError
+
+    problems = [
+        f"netstack {command}: --policy: {text}"
+        for name in dict.fromkeys(names)
+        for _, text in policy_problems(NetworkConfig(debloat_enabled=True, debloat_policy=name))
+    ]
+    if problems:
+        raise UsageError(problems)
+
+
 def read_quantity(command: str, option: str, text: str, read: Callable[[str], T]) -> T:
     """Parse the text of an option with `read`.
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import trio
 
 from buffers import InsufficientBuffers
-from netstack import NetworkConfig, Scenario, policy_problems
+from netstack import Scenario
 
 from ..emulating import ctrl_c_to_trio
 from ..errors import OutputError, UsageError
@@ -23,7 +23,7 @@ from ..files.writing import prepare_file
 from ..flink import Answers, Imported, Recorder, Recording, import_scenario
 from ..present.console import print_line, say
 from ..storage.rocksdb import table_stores
-from .arguments import AllowCode, Flag, Several, Whole, problems_of, usage_error
+from .arguments import AllowCode, Flag, Several, Whole, check_policies, problems_of, usage_error
 from .cluster_access import ANYBODY, AccessOptions
 from .preparation import load_runnable, opened
 from .running_job_options import AS_READ, ReadingOptions, with_option_names, write_recording
@@ -65,13 +65,7 @@ def lab(
     require("lab", "netstack lab")
     if not 0 <= port < 1 << 16:
         raise usage_error("lab", f"--port: {port} is not a port; it must be from 0 to 65535")
-    problems = [
-        f"netstack lab: --policy: {text}"
-        for name in dict.fromkeys(policy)
-        for _, text in policy_problems(NetworkConfig(debloat_enabled=True, debloat_policy=name))
-    ]
-    if problems:
-        raise UsageError(problems)
+    check_policies("lab", policy)
     browser = not no_browser
     if from_flink is not None:
         if file is not None or seed is not None or allow_code:

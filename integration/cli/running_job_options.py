@@ -41,6 +41,8 @@ T = TypeVar("T")
 class LoadOptions:
     """Overrides of the load that is read from a running job, and how long to watch it."""
 
+    service: Several = ()
+    """Cost of a record, instead of the measured one: VERTEX:TIME, or TIME for all."""
     record_bytes: Several = ()
     """Bytes of a record, instead of the measured ones: VERTEX:BYTES, or BYTES for all sources."""
     service_mode: Several = ()
@@ -51,6 +53,8 @@ class LoadOptions:
     """Cores of each machine, instead of the reported number. CPU-bound work shares them."""
     rate: Several = ()
     """Records per second of a source's subtask: VERTEX:RATE, or RATE for all; 0: as fast as possible."""
+    latency: str | None = None
+    """Latency of the network between task managers."""
     watch: str | None = None
     """Time to watch the metrics; by default until they have changed three times, at least 20 s."""
 
@@ -60,12 +64,8 @@ class LoadOptions:
 class ReadingOptions(LoadOptions):
     """Overrides of what is read from a running job, and how long to watch it."""
 
-    service: Several = ()
-    """Cost of a record, instead of the measured one: VERTEX:TIME, or TIME for all."""
     settings: Settings = ()
     """An option of Flink, as OPTION=VALUE, instead of the cluster's value."""
-    latency: str | None = None
-    """Latency of the network between task managers."""
     recording: Path | None = None
     """File for the answers of the cluster, to give later in place of its address; NAME.gz: compressed."""
 

@@ -16,7 +16,6 @@ from cyclopts import Group, Parameter
 from netstack import (
     OPTIONS,
     Scenario,
-    format_duration,
     parse_flink_duration,
     parse_flink_size,
     preset_for,
@@ -31,13 +30,13 @@ from ..present.documents import Tuning, indented, present, write_files
 from ..present.progress import progress
 from ..present.tuning import print_tuning
 from ..tuning.advice import RunPoints, advise
-from ..tuning.axes import POLICY, TARGET, Axis, read_axes
+from ..tuning.axes import Axis, option_axes
 from ..tuning.choice import Constraints
 from ..tuning.pitfalls import find_pitfalls
 from ..tuning.point_rows import FOLDER, PointRow
 from ..tuning.points import Point
 from ..tuning.recommend import Recommendation
-from ..tuning.settings import DEFAULT_TARGETS_S, Mechanism, Question
+from ..tuning.settings import Mechanism, Question
 from ..tuning.shown_runs import runs_to_show
 from ..tuning.sweeps import LocalProcesses, run_points
 from .arguments import (
@@ -46,7 +45,9 @@ from .arguments import (
     Settings,
     Verbose,
     Whole,
+    check_policies,
     command_line,
+    option_for,
     read_quantity,
     usage_error,
     warn_of_bare_numbers,
@@ -58,6 +59,12 @@ from .preparation import load_runnable
 from .running_job_options import LoadOptions, ReadingOptions, read_flink, say_assumptions
 
 _INTERVAL = {OPTIONS["checkpoint_interval_s"].name, *OPTIONS["checkpoint_interval_s"].former}
+_OF_TARGET = {
+    name
+    for field in ("debloat_enabled", "debloat_target_s")
+    for name in (OPTIONS[field].name, *OPTIONS[field].former)
+}
+"""Options that a debloat target sets."""
 
 DOCUMENT = "tuning.json"
 
@@ -75,13 +82,10 @@ class JobOptions(LoadOptions):
     """Id of the job in Flink; required if several jobs run."""
 
 
-_DEFAULT_TARGETS = ",".join(map(format_duration, DEFAULT_TARGETS_S)).replace(" ", "")
-
-
-@Parameter(name="*", group=Group("Settings and loads to try", sort_key=1))
+@Parameter(name="*", group=Group("Settings to try", sort_key=1))
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TriedOptions:
-    """Settings and loads to try."""
+    """Settings to try."""
 
     only: Annotated[tuple[Mechanism, ...], Parameter(negative=(), show_default=False)] = ()
     """Mechanism to try: debloating, unaligned, adaptive, buffers or interval; by default all of them."""
@@ -93,41 +97,48 @@ class TriedOptions:
     """Version of Flink that you may upgrade to, such as 2.3; by default that of the scenario."""
     settings: Settings = ()
     """Values of an option of Flink to compare, OPTION=V1,V2; advice is given for each. May be repeated."""
-    service: str | None = None
-    """Costs of a record to compare, such as 2ms,5ms or VERTEX:2ms; advice is given for each."""
-    skew: str | None = None
-    """Lists of cost factors, one for each subtask, such as 1:1:1:1,1:1:1:4; advice is given for each list."""
-    parallelism: str | None = None
-    """Numbers of subtasks to compare, such as 2,4,8 or VERTEX:4; advice is given for each."""
-    latency: str | None = None
-    """Latencies between task managers to compare with the present one; advice is given for each."""
 
-    def axes(self) -> dict[str, Axis]:
-        """Return the axes by name. Debloat targets and policies are two of the axes.
+    def question(self, constraints: Constraints) -> Question:
+        """Return the settings to compare, with the limits that they must meet.
 
         Raises:
             UsageError: a value is invalid.
         """
-        debloats = Mechanism.DEBLOATING in (self.only or tuple(Mechanism))
-        if not debloats and (self.policy is not None or self.target is not None):
+        if not self._debloats and (self.policy is not None or self.target is not None):
             raise usage_error(
                 "tune",
                 "--target and --policy are for debloating, but --only excludes it; add --only debloating, or "
                 "remove --target and --policy",
             )
-        axes = read_axes(
-            target=(self.target or _DEFAULT_TARGETS) if debloats else None,
-            options=self.settings,
-            service=self.service,
-            skew=self.skew,
-            parallelism=self.parallelism,
-            latency=self.latency,
-            policy=self.policy,
+        policies = _parts(self.policy)
+        check_policies("tune", policies)
+        return Question(
+            constraints=constraints,
+            targets_s=[_seconds("--target", text) for text in _parts(self.target)] or None,
+            policies=policies,
+            only=self.only or tuple(Mechanism),
+            version=self._version,
         )
-        return {axis.name: axis for axis in axes}
+
+    def axes(self) -> tuple[Axis, ...]:
+        """Return the options of Flink whose values are compared.
+
+        Raises:
+            UsageError: a value is invalid.
+        """
+        axes = option_axes(self.settings)
+        for axis in axes:
+            if self._debloats and axis.name in _OF_TARGET:
+                problem = f"--set: {axis.name} conflicts with the debloat targets that are tried"
+                raise usage_error("tune", f"{problem}; use --target, or exclude debloating with --only")
+        return axes
 
     @property
-    def version(self) -> str | None:
+    def _debloats(self) -> bool:
+        return Mechanism.DEBLOATING in (self.only or tuple(Mechanism))
+
+    @property
+    def _version(self) -> str | None:
         """Return the preset of the version that the user may upgrade to; None: not given.
 
         Raises:
@@ -169,16 +180,18 @@ class ConstraintOptions:
         if not 0 <= self.min_throughput <= 1:
             share = f"--min-throughput is {self.min_throughput:g}"
             raise usage_error("tune", f"{share}; it must be a share from 0 to 1")
-        checkpoint_ms = _milliseconds("--max-checkpoint", self.max_checkpoint)
-        delay_ms = _milliseconds("--max-delay", self.max_delay)
+        checkpoint_s, delay_s = (
+            None if text is None else _seconds(option, text)
+            for option, text in (("--max-checkpoint", self.max_checkpoint), ("--max-delay", self.max_delay))
+        )
         stored_bytes = None
         if self.max_stored is not None:
             read_size = partial(parse_flink_size, needs_unit=True)
             stored_bytes = read_quantity("tune", "--max-stored", self.max_stored, read_size)
         return Constraints(
             min_throughput=self.min_throughput,
-            max_checkpoint_ms=checkpoint_ms,
-            max_delay_ms=delay_ms,
+            max_checkpoint_ms=None if checkpoint_s is None else 1e3 * checkpoint_s,
+            max_delay_ms=None if delay_s is None else 1e3 * delay_s,
             max_stored_bytes=stored_bytes,
         )
 
@@ -232,26 +245,15 @@ def tune(
         require("report", "netstack tune --out")
     job = _job(file, running, access, allow_code)
     scenario = job.scenario
-    constraints, axes = limits.constraints(), tried.axes()
+    question, axes = tried.question(limits.constraints()), tried.axes()
     warn_of_bare_numbers("netstack tune: --set", tried.settings)
     if limits.max_checkpoint is not None and not scenario.takes_checkpoints and not tried.sets_interval:
         raise usage_error("tune", f"--max-checkpoint: {scenario.name} takes no checkpoints")
     prepare_folder(out, PAGE, DOCUMENT)
     prepare_folder(None if out is None else out / FOLDER)
-    targets, policies = axes.pop(TARGET, None), axes.pop(POLICY, None)
-    targets_s = None
-    if targets and tried.target is not None:
-        targets_s = [parse_flink_duration(value.text) for value in targets.values]
-    question = Question(
-        constraints=constraints,
-        targets_s=targets_s,
-        policies=[value.text for value in policies.values] if policies else (),
-        only=tried.only or tuple(Mechanism),
-        version=tried.version,
-    )
     with LocalProcesses(os.cpu_count() or 1) as processes:
         run = _runner(scenario.name, out, master, processes)
-        advice = advise(scenario, run, question, tuple(axes.values()), most_seeds=seeds)
+        advice = advise(scenario, run, question, axes, most_seeds=seeds)
     tuning = Tuning(
         command=command_line(),
         scenario=scenario_document(scenario),
@@ -302,21 +304,26 @@ def _job(file: Path | None, running: JobOptions, access: AccessOptions, allow_co
         notes = [note for note in imported.notes if note not in imported.unsteady]
         return TunedJob(imported.scenario, notes, imported.unsteady)
     if running != OF_A_FILE:
-        only = "--job, --record-bytes, --service-mode, --inputs, --cores, --rate and --watch"
-        advice = "give --from-flink instead of a file, or remove these"
-        raise usage_error("tune", f"{only} require --from-flink; {advice}")
+        names = [each.name for each in fields(running)]
+        given = [option_for(each) for each in names if getattr(running, each) != getattr(OF_A_FILE, each)]
+        only = f"{' and '.join(given)} can be used only with --from-flink"
+        raise usage_error(
+            "tune", f"{only}; give --from-flink instead of a file, or remove {' and '.join(given)}"
+        )
     access.refuse_without_address(f"{file} is a scenario")
     return TunedJob(load_runnable(file, allow_code=allow_code), [], [])
 
 
-def _milliseconds(option: str, text: str | None) -> float | None:
-    if text is None:
-        return None
-    read = partial(parse_flink_duration, needs_unit=True)
-    time_ms = 1e3 * read_quantity("tune", option, text, read)
-    if not time_ms:
+def _parts(text: str | None) -> list[str]:
+    """Return the different texts between commas, in their order."""
+    return [] if text is None else list(dict.fromkeys(part.strip() for part in text.split(",")))
+
+
+def _seconds(option: str, text: str) -> float:
+    time_s = read_quantity("tune", option, text, partial(parse_flink_duration, needs_unit=True))
+    if not time_s:
         raise usage_error("tune", f"{option} is {text}; it must be more than 0")
-    return time_ms
+    return time_s
 
 
 def _runner(name: str, out: Path | None, master: str | None, processes: LocalProcesses) -> RunPoints:

@@ -103,7 +103,7 @@ class Tuning(msgspec.Struct, frozen=True, kw_only=True):
     notes: list[str]
     """Properties that could not be read, if the scenario comes from a running job."""
     recommendations: list[Recommendation]
-    """One for each combination of conditions, which are values of axes such as the service time."""
+    """One for each combination of conditions, which are values of options of Flink."""
     pitfalls: list[Pitfall]
     points: list[PointRow]
     """The points of the sweep, without their results."""

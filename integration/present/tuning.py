@@ -72,7 +72,7 @@ _SHORT = ("throughput", "checkpoint", "record", "stored")
 
 
 def conditions_of(recommendation: Recommendation) -> str:
-    """Return the values of the axes, as "service 2 ms, skew 1:4"."""
+    """Return the values of the axes, as "execution.buffer-timeout 10 ms"."""
     return ", ".join(f"{name} {value}" for name, value in recommendation.conditions.items())
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from .advice import Advice, advise
-    from .axes import Axis, AxisValue, read_axes
+    from .axes import Axis, AxisValue, option_axes
     from .choice import Constraints
     from .measures import Measures, measure
     from .point_rows import PointRow
@@ -33,14 +33,14 @@ __all__ = [
     "Recommendation",
     "advise",
     "measure",
-    "read_axes",
+    "option_axes",
     "run_points",
     "sweep",
 ]
 
 _MODULES = {
     ".advice": ("Advice", "advise"),
-    ".axes": ("Axis", "AxisValue", "read_axes"),
+    ".axes": ("Axis", "AxisValue", "option_axes"),
     ".choice": ("Constraints",),
     ".measures": ("Measures", "measure"),
     ".point_rows": ("PointRow",),

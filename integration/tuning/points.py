@@ -27,7 +27,7 @@ from netstack import (
 
 from ..errors import UsageError
 from ..spark.workers import code_digest
-from .axes import PARALLELISM, SKEW, Axis, AxisValue, apply, problems_after
+from .axes import Axis, AxisValue, apply, problems_after
 
 Probe = Literal["main", "step"]
 """Purpose of a point: to measure the performance of a setting, or how fast it follows the load."""
@@ -188,10 +188,7 @@ class Grid:
         if self.seeds < 1:
             raise UsageError([f"seeds: is {self.seeds}; at least 1 is needed"])
         problems = problems_after(scenario, ())
-        # The number of skew factors that make sense depends on the new parallelism, if it varies too.
-        scaled = any(axis.name == PARALLELISM for axis in self.axes)
-        alone = [axis for axis in self.axes if not (scaled and axis.name == SKEW)]
-        problems = problems or [problem for axis in alone for problem in axis.problems(scenario)]
+        problems = problems or [problem for axis in self.axes for problem in axis.problems(scenario)]
         if not problems:
             for values in self._combinations():
                 pairs = zip(self.axes, values, strict=True)

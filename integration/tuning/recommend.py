@@ -101,7 +101,7 @@ class Recommendation(msgspec.Struct, Viewed, frozen=True, kw_only=True):
     scenario: str
     """Name of the scenario."""
     conditions: dict[str, str] = {}
-    """Values of the axes under which the recommendation holds."""
+    """Values of options of Flink under which the recommendation holds."""
     constraints: Constraints
     seeds: list[int]
     """All seeds. A setting that needed fewer seeds lists its own."""

@@ -53,18 +53,18 @@ def sweep(
     or a new local one.
     In the folder `out` each finished point is kept as Parquet, and is not run again.
 
-    Axes come from texts, as on the command line, or from functions that change the scenario::
+    Axes of Flink's options come from texts, any other axes from functions that change the scenario::
 
         from dataclasses import replace
 
-        from integration.tuning import Axis, AxisValue, Grid, read_axes, sweep
+        from integration.tuning import Axis, AxisValue, Grid, option_axes, sweep
         from netstack import Edge, GeneratorSpec, NetworkConfig, Scenario, Vertex
 
         job = Scenario(
             name="slow consumers",
             duration_s=20.0,
             warmup_s=5.0,
-            config=NetworkConfig(checkpoint_interval_s=1.0),
+            config=NetworkConfig(checkpoint_interval_s=1.0, debloat_enabled=True),
             vertices=(
                 Vertex(name="source", source=GeneratorSpec(record_bytes=1000)),
                 Vertex(name="consumer", service=((0.0, 0.002),)),
@@ -75,7 +75,8 @@ def sweep(
             AxisValue(f"{number} s", lambda scenario, number=number: replace(scenario, duration_s=number))
             for number in (20.0, 30.0)
         ))
-        points = sweep(job, Grid((*read_axes(target="300ms,1s"), seconds), seeds=1))
+        targets = option_axes(["taskmanager.network.memory.buffer-debloat.target=300ms,1s"])
+        points = sweep(job, Grid((*targets, seconds), seeds=1))
         points.select("labels", "status", "end_to_end_ms").show(truncate=False)
 
     Raises:

@@ -218,7 +218,7 @@ def test_a_running_job_is_tuned_as_a_file_is(capsys: pytest.CaptureFixture[str])
     ("arguments", "message"),
     [
         ([], "netstack tune: give either a scenario, or a Flink cluster with --from-flink"),
-        (["FILE", "--job", "1"], "--rate and --watch require --from-flink"),
+        (["FILE", "--job", "1"], "netstack tune: --job can be used only with --from-flink; give"),
         (["FILE", "--min-throughput", "99"], "--min-throughput is 99; it must be a share from 0 to 1"),
         (
             ["FILE", "--max-delay", "3x"],
@@ -230,7 +230,7 @@ def test_a_running_job_is_tuned_as_a_file_is(capsys: pytest.CaptureFixture[str])
         ),
         (["FILE", "--max-delay", "250"], "--max-delay: '250' has no unit; it must be a time such as"),
         (["FILE", "--max-checkpoint", "0s"], "netstack tune: --max-checkpoint is 0s; it must be more than 0"),
-        (["FILE", "--set", f"{TARGET}=1s"], f"{TARGET}: conflicts with the axis target"),
+        (["FILE", "--set", f"{TARGET}=1s"], f"--set: {TARGET} conflicts with the debloat targets"),
         (
             ["FILE", "--max-stored", "512"],
             "netstack tune: --max-stored: '512' has no unit; it must be a size",
@@ -238,7 +238,16 @@ def test_a_running_job_is_tuned_as_a_file_is(capsys: pytest.CaptureFixture[str])
         (["FILE", "--only", "nothing"], "debloating"),
         (["FILE", "--flink", "newest"], "--flink: 'newest' is not a version of Flink; it must be"),
         (["FILE", "--only", "unaligned", "--target", "1s"], "are for debloating, but --only excludes it"),
-        (["FILE", "--skew", "a"], "skew: 'a' is not a list of factors"),
+        (["FILE", "--target", "1s,nan"], "netstack tune: --target: 'nan' is not a whole number with a unit"),
+        (["FILE", "--target", "0ms"], "netstack tune: --target is 0ms; it must be more than 0"),
+        (
+            ["FILE", "--policy", "flink,os:system"],
+            "netstack tune: --policy: 'os:system' is not a class derived from flowcontrol.DebloatPolicy",
+        ),
+        (
+            ["FILE", "--latency", "1ms", "--service", "2ms"],
+            "netstack tune: --service and --latency can be used only with --from-flink",
+        ),
         (["FILE", "--seeds", "0"], "netstack tune: --seeds: is 0; at least 1 is needed"),
         (["FILE", "--from-flink", "http://127.0.0.1:1"], "give either a scenario"),
         (["--from-flink", "http://127.0.0.1:1"], "http://127.0.0.1:1: cannot be reached"),

@@ -16,7 +16,6 @@ from integration.errors import OutputError
 from integration.files.reading import load_scenario
 from integration.files.writing import written_whole
 from integration.present.documents import write_files
-from integration.tuning.axes import read_axes
 from integration.tuning.point_rows import FOLDER, PointStore
 from integration.tuning.point_runs import run_point
 from integration.tuning.points import Grid
@@ -136,7 +135,7 @@ def test_a_package_that_finds_no_room_leaves_nothing_in_the_way_of_the_next(out,
 
 
 def test_a_point_that_finds_no_room_leaves_nothing(out: Path, scenario: Path) -> None:
-    (point, *_) = Grid(read_axes(target="50ms"), 1).points(load_scenario(scenario))
+    (point,) = Grid(seeds=1).points(load_scenario(scenario))
     row = run_point(point)
     store = PointStore(out)
     with small_files(), pytest.raises(OSError, match="File too large"):

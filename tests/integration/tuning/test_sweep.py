@@ -17,7 +17,7 @@ import msgspec
 import pytest
 
 from integration.tuning import sweeps as sweep_module
-from integration.tuning.axes import read_axes
+from integration.tuning.axes import Axis, option_axes
 from integration.tuning.point_rows import PointRow
 from integration.tuning.point_runs import run_point, sweep_function
 from integration.tuning.points import Grid, Point
@@ -35,7 +35,7 @@ def job(duration_s: float = 1.0, source: Any = None) -> Scenario:
     return Scenario(
         name="job",
         duration_s=duration_s,
-        config=NetworkConfig(checkpoint_interval_s=0.5),
+        config=NetworkConfig(checkpoint_interval_s=0.5, debloat_enabled=True),
         vertices=(
             Vertex(name="source", source=source or GeneratorSpec(record_bytes=1000)),
             Vertex(name="slow", service=((0.0, 0.002),)),
@@ -44,8 +44,15 @@ def job(duration_s: float = 1.0, source: Any = None) -> Scenario:
     )
 
 
+TARGET = "taskmanager.network.memory.buffer-debloat.target"
+
+
+def targets_of(texts: str) -> tuple[Axis, ...]:
+    return option_axes([f"{TARGET}={texts}"])
+
+
 def points_for(targets: str, seeds: int = 1, scenario: Scenario | None = None) -> list[Point]:
-    return Grid(read_axes(target=targets), seeds).points(scenario or job())
+    return Grid(targets_of(targets), seeds).points(scenario or job())
 
 
 def timeless(row: PointRow) -> PointRow:
@@ -87,7 +94,7 @@ def test_the_example_of_sweep_works_as_printed(
     shown = capfd.readouterr().out
     for target in ("300 ms", "1 s"):
         for duration in ("20.0 s", "30.0 s"):
-            assert re.search(rf"{{target -> {target}, duration -> {duration}}} *\|finished\|\d", shown)
+            assert re.search(rf"{{{TARGET} -> {target}, duration -> {duration}}} *\|finished\|\d", shown)
 
 
 def test_local_processes_give_the_rows_that_spark_gives(tmp_path: Path) -> None:
@@ -121,18 +128,18 @@ def die_of(key: str, point: Point) -> PointRow:
 
 
 def test_a_sweep_is_a_data_frame_with_a_column_for_each_measure(spark: SparkSession, tmp_path: Path) -> None:
-    frame = sweep(job(), Grid(read_axes(target="50ms,1s"), 1), spark, tmp_path)
+    frame = sweep(job(), Grid(targets_of("50ms,1s"), 1), spark, tmp_path)
     columns = ["labels", "status", "checkpoints_failed"]
     found = [tuple(row) for row in frame.select(*columns).collect()]
-    assert found == [({"target": "50 ms"}, "finished", 0), ({"target": "1 s"}, "finished", 0)]
+    assert found == [({TARGET: "50 ms"}, "finished", 0), ({TARGET: "1 s"}, "finished", 0)]
     assert frame.where("checkpoints_completed >= 10 and emulated_seconds > 1").count() == 2
-    delays = [row["end_to_end_ms"] for row in frame.orderBy(frame.labels["target"].desc()).collect()]
+    delays = [row["end_to_end_ms"] for row in frame.orderBy(frame.labels[TARGET].desc()).collect()]
     assert 0 < delays[0] < delays[1]
     assert spark.read.parquet(str(tmp_path / "points")).count() == 2
 
 
 def test_a_point_that_fails_is_a_row_and_is_tried_again(spark: SparkSession, tmp_path: Path) -> None:
-    memory = read_axes(options=["taskmanager.memory.network.max=32kb,64mb"])
+    memory = option_axes(["taskmanager.memory.network.max=32kb,64mb"])
     points = Grid(memory, 1).points(job())
     failed, finished = run_points(points, spark, tmp_path)
     assert (failed.status, finished.status) == ("failed", "finished")

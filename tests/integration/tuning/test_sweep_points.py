@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from integration.spark.workers import PACKAGES
-from integration.tuning.axes import read_axes
+from integration.tuning.axes import option_axes
 from integration.tuning.measures import Measures, measure
 from integration.tuning.point_rows import (
     ROW_SCHEMA,
@@ -70,7 +70,7 @@ def problems_of(scenario: Scenario, grid: Grid) -> list[str]:
 
 
 def test_a_grid_has_each_combination_with_each_seed() -> None:
-    grid = Grid(read_axes(target="50ms,1s", options=[f"{PREFIX}.samples=5,20"]), 2)
+    grid = Grid(option_axes([f"{PREFIX}.target=50ms,1s", f"{PREFIX}.samples=5,20"]), 2)
     points = grid.points(job(seed=7))
     assert [(*point.labels.values(), point.seed, point.probe) for point in points] == [
         (target, samples, seed, "main")
@@ -101,16 +101,16 @@ def test_the_key_follows_scenario_seed_and_probe_and_not_the_labels() -> None:
 
 
 def test_a_value_that_makes_no_sense_is_laid_to_its_axis() -> None:
-    grid = Grid(read_axes(target="50ms,0ms", service="slo:1ms"))
+    grid = Grid(option_axes([f"{PREFIX}.target=50ms,0ms", f"{PREFIX}.period=0ms"]))
     assert problems_of(job(), grid) == [
-        f"target 0 s: flink.{PREFIX}.target: is 0 s; it must be more than 0",
-        "service slo:1 ms: no vertex is named 'slo'; did you mean 'slow'?",
+        f"{PREFIX}.target 0 s: flink.{PREFIX}.target: is 0 s; it must be more than 0",
+        f"{PREFIX}.period 0 s: flink.{PREFIX}.period: is 0 s; it must be more than 0",
     ]
 
 
 def test_a_combination_that_makes_no_sense_is_named_whole() -> None:
     sizes = ["taskmanager.memory.segment-size=32kb,4kb", "taskmanager.memory.min-segment-size=256,8kb"]
-    (problem,) = problems_of(job(), Grid(read_axes(options=sizes)))
+    (problem,) = problems_of(job(), Grid(option_axes(sizes)))
     assert problem.startswith(
         "taskmanager.memory.segment-size 4 kb, taskmanager.memory.min-segment-size 8 kb: "
         "flink.taskmanager.memory.min-segment-size: is 8 kb;"
@@ -151,7 +151,7 @@ def test_a_job_that_fails_for_good_is_a_failed_row_with_its_result() -> None:
     slow = dataclasses.replace(job().vertices[1], service=((0.0, 0.02),))
     config = dataclasses.replace(job().config, checkpoint_timeout_s=0.2)
     impatient = job(vertices=(job().vertices[0], slow), config=config)
-    strategy = read_axes(options=["restart-strategy.type=none"])
+    strategy = option_axes(["restart-strategy.type=none"])
     (point,) = Grid(strategy, 1).points(impatient)
     row = run_point(point)
     assert (row.status, row.measures) == ("failed", None)
@@ -162,7 +162,7 @@ def test_a_job_that_fails_for_good_is_a_failed_row_with_its_result() -> None:
 
 
 def test_an_emulation_that_cannot_run_is_a_failed_row_that_says_why() -> None:
-    memory = read_axes(options=["taskmanager.memory.network.max=32kb"])
+    memory = option_axes(["taskmanager.memory.network.max=32kb"])
     (point,) = Grid(memory, 1).points(job())
     row = run_point(point)
     assert (row.status, row.measures, row.result) == ("failed", None, None)

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from integration.tuning.advice import MOST_SEEDS, advise
-from integration.tuning.axes import read_axes
+from integration.tuning.axes import option_axes
 from integration.tuning.choice import Constraints
 from integration.tuning.measures import Measures
 from integration.tuning.point_runs import run_point
@@ -132,8 +132,11 @@ def test_only_some_mechanisms_are_tried_where_the_user_says_so() -> None:
 
 
 def test_each_combination_of_other_axes_has_its_own_advice() -> None:
-    found = advice(axes=read_axes(service="1ms,2ms"))
-    assert [each.conditions for each in found.recommendations] == [{"service": "1 ms"}, {"service": "2 ms"}]
+    found = advice(axes=option_axes(["execution.buffer-timeout=1ms,2ms"]))
+    assert [each.conditions for each in found.recommendations] == [
+        {"execution.buffer-timeout": "1 ms"},
+        {"execution.buffer-timeout": "2 ms"},
+    ]
     assert [each.chosen for each in found.recommendations] == ["target 500 ms"] * 2
 
 
