@@ -68,7 +68,7 @@ _OF_TARGET = {
 
 DOCUMENT = "tuning.json"
 
-_USUAL_ADDRESS = "http://localhost:8081"
+_USUAL_ADDRESS = "http://HOST:8081"
 
 
 @Parameter(name="*", group=Group("Job in Flink", sort_key=3))
@@ -170,6 +170,10 @@ class ConstraintOptions:
     """Limit for the time from emission to processing of 95 % of the records."""
     max_stored: str | None = None
     """Limit for the data in flight that a checkpoint stores, such as 10mb; 0b: aligned checkpoints only."""
+    fast_enough: str = "1s"
+    """Nothing changes while 95 % of the checkpoints take less than this, and no limit is violated."""
+    fast_enough_share: float = Constraints().fast_enough_share
+    """They must also take less than this share of the checkpoint interval."""
 
     def constraints(self) -> Constraints:
         """Return the limits as numbers.
@@ -177,13 +181,16 @@ class ConstraintOptions:
         Raises:
             UsageError: an option is not a share, a time or a size.
         """
-        if not 0 <= self.min_throughput <= 1:
-            share = f"--min-throughput is {self.min_throughput:g}"
-            raise usage_error("tune", f"{share}; it must be a share from 0 to 1")
+        shares = {"--min-throughput": self.min_throughput, "--fast-enough-share": self.fast_enough_share}
+        for option, share in shares.items():
+            if not 0 <= share <= 1:
+                raise usage_error("tune", f"{option} is {share:g}; it must be a share from 0 to 1")
         checkpoint_s, delay_s = (
             None if text is None else _seconds(option, text)
             for option, text in (("--max-checkpoint", self.max_checkpoint), ("--max-delay", self.max_delay))
         )
+        read_time = partial(parse_flink_duration, needs_unit=True)
+        fast_enough_s = read_quantity("tune", "--fast-enough", self.fast_enough, read_time)
         stored_bytes = None
         if self.max_stored is not None:
             read_size = partial(parse_flink_size, needs_unit=True)
@@ -193,6 +200,8 @@ class ConstraintOptions:
             max_checkpoint_ms=None if checkpoint_s is None else 1e3 * checkpoint_s,
             max_delay_ms=None if delay_s is None else 1e3 * delay_s,
             max_stored_bytes=stored_bytes,
+            fast_enough_ms=1e3 * fast_enough_s,
+            fast_enough_share=self.fast_enough_share,
         )
 
 

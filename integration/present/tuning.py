@@ -11,6 +11,7 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from ..number_text import NOTHING, milliseconds, size
+from ..tuning.recommend import are_alike
 from ..tuning.settings import NOW
 from .console import print_next
 from .table_style import figures, number
@@ -60,6 +61,7 @@ DETAILS = (
     Figure("Alignment", "alignment_ms", milliseconds),
     Figure("Checkpoint", "end_to_end_ms", milliseconds),
     Figure("Checkpoint, p95", "end_to_end_p95_ms", milliseconds),
+    Figure("Checkpoint, worst", "end_to_end_max_ms", milliseconds),
     Figure("In flight", "in_flight_bytes", size),
     Figure("Stored", "persisted_bytes", size),
     Figure("Record", "record_delay_ms", milliseconds),
@@ -68,7 +70,8 @@ DETAILS = (
 )
 """Figures of a setting in the details and on the page."""
 
-_SHORT = ("throughput", "checkpoint", "record", "stored")
+_SHORT = ("through-\nput", "check-\npoint", "95 %", "worst", "record", "stored")
+_TIMES = ("end_to_end_ms", "end_to_end_p95_ms", "end_to_end_max_ms", "record_delay_ms")
 
 
 def conditions_of(recommendation: Recommendation) -> str:
@@ -117,16 +120,42 @@ def _print_verdict(recommendation: Recommendation, console: Console) -> None:
 
 def _settings_table(recommendation: Recommendation) -> Table:
     heads = [Column("setting"), *map(number, _SHORT), Column("")]
-    table = figures(heads, edge=False)
-    for setting in recommendation.settings:
-        name = f"now: {recommendation.present}" if setting.name == NOW else setting.name
-        marked = mark(recommendation, setting)
+    table = figures(heads, padding=(0, 0, 0, 0), edge=False)
+    for group in _rows(recommendation):
+        setting, marked = group[0], mark(recommendation, group[0])
         style = "bold green" if marked == "set" else "dim" if setting.broken else ""
-        times = (milliseconds(setting.mean(name)) for name in ("end_to_end_ms", "record_delay_ms"))
+        times = (milliseconds(setting.mean(name)) for name in _TIMES)
         stored = setting.mean("persisted_bytes")
         stored_text = "0" if stored == 0 else size(stored)
+        name = f"now: {recommendation.present}" if setting.name == NOW else _name_of(group)
         table.add_row(name, throughput_text(setting), *times, stored_text, marked, style=style)
     return table
+
+
+def _rows(recommendation: Recommendation) -> list[list[SettingSummary]]:
+    """Return the settings of each row. Neighbouring debloat targets that differ by noise share one.
+
+    The chosen setting and the present one have rows of their own.
+    """
+    rows: list[list[SettingSummary]] = []
+    for setting in recommendation.settings:
+        last = rows[-1] if rows else []
+        joins = all(
+            each.target_ms is not None and each.name not in (NOW, recommendation.chosen)
+            for each in (*last, setting)
+        )
+        if last and joins and all(are_alike(each, setting) for each in last):
+            last.append(setting)
+        else:
+            rows.append([setting])
+    return rows
+
+
+def _name_of(group: Sequence[SettingSummary]) -> str:
+    first, last = group[0].name, group[-1].name
+    return (
+        first if first == last else f"{first.replace('target', 'targets')} to {last.removeprefix('target ')}"
+    )
 
 
 def throughput_text(setting: SettingSummary) -> str:
@@ -139,7 +168,7 @@ def mark(recommendation: Recommendation, setting: SettingSummary) -> str:
     """Return the mark of a setting in the table: "set", or a note that the setting violates a limit."""
     if setting.name == recommendation.chosen and recommendation.verdict == "set":
         return "set"
-    return "over a limit" if setting.broken else ""
+    return "over limit" if setting.broken else ""
 
 
 def interval_text(setting: SettingSummary, figure: Figure) -> str:

@@ -86,7 +86,7 @@ def advise(
         UsageError: the scenario makes no sense with some value of an axis, a target or a policy.
     """
     contests = [
-        _contest(Race(varied, question.constraints, labels), question, most_seeds)
+        _contest(Race(varied, question.limits, labels), question, most_seeds)
         for labels, varied in Grid(tuple(axes), 1).combinations(scenario)
     ]
     rows: list[PointRow] = []

@@ -58,6 +58,10 @@ class Constraints(msgspec.Struct, frozen=True, kw_only=True):
     """Limit for the 95th percentile of record delays, from emission to processing."""
     max_stored_bytes: float | None = None
     """Limit for the data in flight that a checkpoint stores."""
+    fast_enough_ms: float = 1000.0
+    """Checkpoints are fast enough if 95 % of them take less than this; 0: faster ones are always sought."""
+    fast_enough_share: float = 0.5
+    """They must also take less than this share of the checkpoint interval."""
 
 
 class Outcome(NamedTuple):
@@ -75,6 +79,8 @@ class Outcome(NamedTuple):
     delay_ms: float | None
     delay_p95_ms: float | None
     stored_bytes: float | None
+    worst_phase_ms: float | None = None
+    """Mean checkpoint time in the slowest phase of the load; None: the load has one phase."""
     expired: float | None = None
     """Share of expired checkpoints among those that ended; None: none ended."""
     failed: int = 0
@@ -119,6 +125,17 @@ def broken_limits(outcome: Outcome, limits: Constraints, *, takes_checkpoints: b
     return broken
 
 
+def is_fast_enough(now: Outcome, limits: Constraints, interval_s: float | None) -> bool:
+    """Return whether checkpoints are so short that no setting has to change, even at the peak of the load.
+
+    `interval_s`: the checkpoint interval in seconds. Return False without an interval or a measured time.
+    """
+    if now.checkpoint_p95_ms is None or interval_s is None:
+        return False
+    slow_ms = max(now.checkpoint_p95_ms, now.worst_phase_ms or 0.0)
+    return slow_ms < min(limits.fast_enough_ms, limits.fast_enough_share * 1e3 * interval_s)
+
+
 def choose(outcomes: Sequence[Outcome], now: str, limits: Constraints, *, takes_checkpoints: bool) -> Choice:
     """Return the setting to take; `now` is the name of the present one, which may be chosen too."""
     fitting = [
@@ -154,8 +171,8 @@ def is_worth(outcome: Outcome, now: Outcome) -> bool:
 def is_same(one: Outcome, other: Outcome) -> bool:
     """Return whether a user would notice no difference between two settings."""
     return (
-        _is_same_time(one.checkpoint_ms, other.checkpoint_ms)
-        and _is_same_time(one.delay_ms, other.delay_ms)
+        is_same_time(one.checkpoint_ms, other.checkpoint_ms)
+        and is_same_time(one.delay_ms, other.delay_ms)
         and one.throughput is not None
         and other.throughput is not None
         and abs(one.throughput - other.throughput) <= SAME_THROUGHPUT
@@ -176,7 +193,8 @@ def is_matched(outcome: Outcome, others: Sequence[Outcome]) -> bool:
     )
 
 
-def _is_same_time(one: float | None, other: float | None) -> bool:
+def is_same_time(one: float | None, other: float | None) -> bool:
+    """Return whether two times count as equal, or both are unknown."""
     if one is None or other is None:
         return one is other
     return not _is_shorter(min(one, other), max(one, other))

@@ -50,3 +50,12 @@ def estimate(values: Iterable[float | None], decimals: int = 2) -> Estimate | No
         least = 0.0 if present.min() >= 0.0 else -inf  # amounts are not negative
         low, high = round(max(least, mean - reach), decimals), round(mean + reach, decimals)
     return Estimate(round(mean, decimals), low, high, len(present), len(given))
+
+
+def is_surely_positive(differences: Iterable[float | None], single: float = 0.05) -> bool:
+    """Return whether the mean of paired differences is above 0 by more than its uncertainty.
+
+    The spread of a single difference is unknown: it must be more than `single`. Return False for none.
+    """
+    mean = estimate(differences, 6)
+    return mean is not None and (mean.mean > single if mean.low is None else mean.low > 0.0)

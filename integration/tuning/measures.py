@@ -1,7 +1,9 @@
 """Figures of one run, for comparing targets.
 
 A job has one figure of each kind. If its vertices differ, the worst one counts, because a checkpoint waits
-for the last barrier and a record for the slowest path. All figures are for the last window of `steady`.
+for the last barrier and a record for the slowest path. All figures are for the whole run after the warm-up,
+since a job that suffers at its peak suffers although it is well again at the end (`as_one_window`). The worst
+phase of the load has figures of its own.
 
 The delay of records is derived from the samples of a run. Records leave a queue in the order of their
 arrival. So two curves over time show how long they were queued: the number of records that producers had
@@ -20,14 +22,17 @@ all records (Little's law). A single slow channel shows in the alignment, not in
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from graphlib import TopologicalSorter
+from itertools import pairwise
+from statistics import fmean
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from netstack import CheckpointStatus, Result
+from netstack import CheckpointResult, CheckpointStatus, Result, Scenario, format_duration
 
 from ..figures.checkpoint_times import completed_within, mean_times, triggered_within
 from ..figures.optional_figures import complete, highest, known, lowest, middle, total
@@ -66,12 +71,21 @@ class Measures(msgspec.Struct, frozen=True, kw_only=True):
     """Time from trigger to completion; mean over checkpoints."""
     end_to_end_p95_ms: float | None = None
     """Time from trigger to completion; 95th percentile over checkpoints."""
+    end_to_end_max_ms: float | None = None
+    """Time from trigger to completion of the slowest checkpoint."""
+    worst_phase_ms: float | None = None
+    """Mean time from trigger to completion in the phase of the load that has the slowest checkpoints."""
+    worst_phase: str | None = None
+    """That phase, such as "from 20 s to 40 s"; None: the load has one phase, or no checkpoint completed."""
     pending_ms: float | None = None
     """Age, at the end of the run, of the oldest checkpoint of the window that is still in progress."""
     in_flight_bytes: float | None = None
     """Bytes in all queues, of inputs and outputs; median over samples."""
     record_delay_ms: float | None = None
-    """Time from emission by a source to processing by a last vertex, along the slowest path; median."""
+    """Time from emission by a source to processing by a last vertex, along the slowest path.
+
+    The median over samples; if the load has several phases, the mean, which a short peak changes too.
+    """
     record_delay_p95_ms: float | None = None
     persisted_bytes: float | None = None
     """Size of the in-flight data that a checkpoint stored, median; 0 if all checkpoints were aligned."""
@@ -87,8 +101,35 @@ class Measures(msgspec.Struct, frozen=True, kw_only=True):
     """Failed checkpoints that took longer than the timeout."""
 
 
-def measure(result: Result, *, step_at_s: float | None = None) -> Measures:
-    """Return the figures of a run's last window.
+def as_one_window(scenario: Scenario) -> Scenario:
+    """Return a scenario with one window, from the begin of its first phase to the end of its last."""
+    (begin, _), (_, end) = scenario.windows[0], scenario.windows[-1]
+    return replace(scenario.ending_at(end), phases=(), warmup_s=begin)
+
+
+def load_phases(scenario: Scenario) -> list[tuple[float, float]]:
+    """Return the phases of a job's load, each with begin and end in seconds; empty: the load has one phase.
+
+    They are the declared phases, if there are several. Otherwise each change of the load begins a phase: a
+    step of a service time, or one of `changes`.
+    """
+    if len(scenario.phases) > 1:
+        return list(scenario.phases)
+    begin, end = scenario.windows[0][0], scenario.windows[-1][1]
+    inside = sorted({at for at in _changes_at(scenario) if begin < at < end})
+    return list(pairwise([begin, *inside, end])) if inside else []
+
+
+def _changes_at(scenario: Scenario) -> Iterator[float]:
+    services = [*(each.service for each in scenario.vertices), *(each.service for each in scenario.edges)]
+    yield from (at for service in services for at, _ in service or ())
+    yield from (change.at_s for change in scenario.changes)
+
+
+def measure(
+    result: Result, *, phases: Sequence[tuple[float, float]] = (), step_at_s: float | None = None
+) -> Measures:
+    """Return the figures of a run's last window, and of the worst of the given phases of its load.
 
     `step_at_s` is the time of a step of the load, in seconds since opening; None: no step. Without its series
     a result has no record delay, no bytes in flight and no adaptation time.
@@ -103,6 +144,7 @@ def measure(result: Result, *, step_at_s: float | None = None) -> Measures:
     times, delays = mean_times(completed), record_delays_ms(result)
     sizes = known(size for vertex in window.vertices for size in vertex.debloatedBufferSize)
     rate = total(rate for vertex in last_consumers(result, window) for rate in vertex.records_in_per_s)
+    worst_ms, worst = max(_phase_times(completed, phases), default=(None, None))
     pending = [checkpoint.t for checkpoint in triggered if checkpoint.status == CheckpointStatus.IN_PROGRESS]
     return Measures(
         throughput_per_s=_rounded(rate, 1),
@@ -112,9 +154,12 @@ def measure(result: Result, *, step_at_s: float | None = None) -> Measures:
         state_ms=_rounded(times.snapshot_ms if times else None),
         end_to_end_ms=_rounded(times.end_to_end_ms if times else None),
         end_to_end_p95_ms=_percentile(durations, 95),
+        end_to_end_max_ms=highest(durations),
+        worst_phase_ms=_rounded(worst_ms),
+        worst_phase=worst,
         pending_ms=round((result.emulated_seconds - min(pending)) * 1e3, 2) if pending else None,
         in_flight_bytes=_rounded(middle(bytes_in_flight(result, window))),
-        record_delay_ms=_rounded(middle(delays)),
+        record_delay_ms=_rounded(fmean(delays) if phases and delays else middle(delays)),
         record_delay_p95_ms=_percentile(delays, 95),
         persisted_bytes=window.persisted_bytes,
         adaptation_ms=None if step_at_s is None else adaptation_ms(result, step_at_s),
@@ -124,6 +169,16 @@ def measure(result: Result, *, step_at_s: float | None = None) -> Measures:
         checkpoints_failed=len(failed),
         checkpoints_expired=sum(checkpoint.failure == EXPIRED for checkpoint in failed),
     )
+
+
+def _phase_times(
+    completed: Sequence[CheckpointResult], phases: Sequence[tuple[float, float]]
+) -> Iterator[tuple[float, str]]:
+    """Yield the mean checkpoint time, in ms, and the text of each phase in which one completed."""
+    for begin, end in phases:
+        times = known(each.duration_ms for each in completed if begin <= each.t < end)
+        if times:
+            yield fmean(times), f"from {format_duration(begin)} to {format_duration(end)}"
 
 
 def _rounded(value: float | None, decimals: int = 2) -> float | None:

@@ -19,7 +19,7 @@ from ..emulating import emulate
 from ..files.reading import one_line
 from ..seed_runs import open_sources
 from ..spark.workers import MapFunction, worker_function
-from .measures import measure
+from .measures import as_one_window, load_phases, measure
 from .point_rows import PointRow, failed_row, row_of
 from .points import Point, step_at_s
 from .settling import EndOnceSettled
@@ -50,16 +50,17 @@ def run_points(points: Iterable[bytes], arrived: Arrived) -> Iterator[bytes]:
 def run_point(point: Point, prepare: Callable[[Scenario], Scenario] = lambda scenario: scenario) -> PointRow:
     """Run a point and return its row, with the error if it failed; only Ctrl-C is raised.
 
-    The run ends when its figures have settled (`settling`); one with a step of the load has its full length.
+    The run ends when its figures have settled (`settling`); one whose load changes has its full length.
     `prepare` gets the scenario before the run and can replace its sources by open ones.
     """
     started = perf_counter()
     try:
-        scenario = read_scenario(point.document)
+        planned = read_scenario(point.document)
+        phases, scenario = load_phases(planned), as_one_window(planned)
         step = step_at_s(scenario) if point.probe == "step" else None
-        end = EndOnceSettled(scenario) if step is None else None
+        end = EndOnceSettled(scenario) if step is None and not phases else None
         result = emulate(prepare(scenario), end_of_run=end)
-        return row_of(point, result, measures=measure(result, step_at_s=step))
+        return row_of(point, result, measures=measure(result, phases=phases, step_at_s=step))
     except JobFailedError as error:
         after_s, cause = error.result.emulated_seconds, one_line(error.result.failure)
         text = f"the job failed for good after {after_s:.1f} s: {cause}"

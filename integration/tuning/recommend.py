@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import sqrt
@@ -27,10 +28,12 @@ from .choice import (
     Outcome,
     broken_limits,
     choose,
+    is_fast_enough,
     is_matched,
     is_same,
+    is_same_time,
 )
-from .confidence import Estimate, estimate
+from .confidence import Estimate, estimate, is_surely_positive
 from .measures import Measures
 from .settings import NOW, SETTING, Mechanism, Setting, is_large
 from .settling import SETTLED_CHECKPOINTS
@@ -43,7 +46,9 @@ SCHEMA = "netstack.tuning/3"
 
 COUNTS = ("checkpoints_completed", "checkpoints_failed", "checkpoints_expired")
 """Fields of `Measures` whose values are summed over seeds."""
-FIGURES = [each.name for each in msgspec.structs.fields(Measures) if each.name not in COUNTS]
+FIGURES = [
+    each.name for each in msgspec.structs.fields(Measures) if each.name not in (*COUNTS, "worst_phase")
+]
 """Fields of `Measures` whose values are averaged over seeds."""
 
 
@@ -65,6 +70,8 @@ class SettingSummary(msgspec.Struct, frozen=True, kw_only=True):
     """Number of seeds whose run failed."""
     figures: dict[str, Estimate]
     """The known figures, by field of `Measures`."""
+    worst_phase: str | None = None
+    """Phase of the load in which checkpoints take longest with most seeds; None: the load has one phase."""
     throughput_share: Estimate | None = None
     """Throughput as a share of that of the present setting with the same seeds."""
     checkpoints_completed: int = 0
@@ -191,8 +198,20 @@ class Race:
             self.rows.append(row)
 
     def choose(self, outcomes: Sequence[Outcome]) -> Choice:
-        """Return the choice among some outcomes, which include that of the present setting."""
+        """Return the choice among some outcomes, which include that of the present setting.
+
+        The present setting stays if it violates no limit and its checkpoints are fast enough.
+        """
+        if self.is_well(next(each for each in outcomes if each.name == NOW)):
+            return Choice(NOW, close=frozenset([NOW]))
         return choose(outcomes, NOW, self.constraints, takes_checkpoints=self.scenario.takes_checkpoints)
+
+    def is_well(self, now: Outcome) -> bool:
+        """Return whether nothing has to change, given the outcome of the present setting."""
+        interval_s = self.scenario.config.checkpoint_interval_s
+        return is_fast_enough(now, self.constraints, interval_s) and not broken_limits(
+            now, self.constraints, takes_checkpoints=True
+        )
 
     def seeds_of(self, name: str) -> set[int]:
         """Return the seeds of all runs of a setting, including failed runs."""
@@ -229,6 +248,7 @@ class Race:
             delay_ms=mean("record_delay_ms"),
             delay_p95_ms=mean("record_delay_p95_ms"),
             stored_bytes=mean("persisted_bytes"),
+            worst_phase_ms=mean("worst_phase_ms"),
             expired=expired / ended if ended else None,
             failed=len(ran) - len(runs) if seed is None else int(seed not in runs),
         )
@@ -247,7 +267,32 @@ class Race:
 
         It uses the means over all seeds, or the runs with one seed.
         """
-        return self.choose(self.outcomes(seed, self.finalists()))
+        return self.choose(self.outcomes(seed, self._worthwhile(self.finalists())))
+
+    def _worthwhile(self, settings: Sequence[Setting]) -> list[Setting]:
+        """Return the settings without combinations whose gain over fewer mechanisms may be chance."""
+        left = list(settings)
+        while True:
+            outcomes = self.outcomes(among=left)
+            chosen = self.settings[self.choose(outcomes).chosen or NOW]
+            if len(chosen.mechanisms) < 2:
+                return left
+            left.remove(chosen)
+            simpler = self.choose([each for each in outcomes if each.name != chosen.name]).chosen
+            if simpler is None or self._is_surely_better(chosen.name, simpler):
+                return [*left, chosen]
+
+    def _is_surely_better(self, name: str, other: str) -> bool:
+        """Return whether a setting is better than another one in a figure by more than its uncertainty.
+
+        The uncertainty is that of the mean difference between runs with the same seeds.
+        """
+        one, two = self.finished(name), self.finished(other)
+        pairs = [(one[seed], two[seed]) for seed in sorted({*one} & {*two})]
+        return any(
+            is_surely_positive([gain(better, worse) for better, worse in pairs])
+            for gain in (_gain_of_checkpoints, _gain_of_delay, _gain_of_throughput)
+        )
 
     def finalists(self, policies: Collection[str | None] = OWN) -> list[Setting]:
         """Return the settings of some policies that ran with every seed. None is the job's own policy.
@@ -289,6 +334,27 @@ class Race:
 
 def _standard_error(values: Sequence[float]) -> float:
     return stdev(values) / sqrt(len(values)) if len(values) > 1 else 0.0
+
+
+def _gain_of_checkpoints(better: Measures, worse: Measures) -> float | None:
+    return _shortening(better.end_to_end_ms, worse.end_to_end_ms)
+
+
+def _gain_of_delay(better: Measures, worse: Measures) -> float | None:
+    return _shortening(better.record_delay_ms, worse.record_delay_ms)
+
+
+def _gain_of_throughput(better: Measures, worse: Measures) -> float | None:
+    """Return the gain of throughput as a share, less `SAME_THROUGHPUT`."""
+    share = quotient(better.throughput_per_s, worse.throughput_per_s)
+    return None if share is None else share - 1 - SAME_THROUGHPUT
+
+
+def _shortening(after_ms: float | None, before_ms: float | None) -> float | None:
+    """Return the share by which a time is shorter, less what counts as equal; None: a time is unknown."""
+    if after_ms is None or not before_ms:
+        return None
+    return (before_ms - after_ms) / before_ms - max(SAME_SHARE, SAME_MS / before_ms)
 
 
 def recommend(race: Race) -> Recommendation:
@@ -357,10 +423,17 @@ def _summary(race: Race, setting: Setting) -> SettingSummary:
         seeds=sorted(by_seed),
         failed=outcome.failed,
         figures={name: figure for name, figure in figures.items() if figure is not None},
+        worst_phase=_usual_phase(runs),
         throughput_share=estimate(race.shares(by_seed), 4),
         broken=broken_limits(outcome, race.constraints, takes_checkpoints=race.scenario.takes_checkpoints),
         **{name: sum(getattr(run, name) for run in runs) for name in COUNTS},
     )
+
+
+def _usual_phase(runs: Sequence[Measures]) -> str | None:
+    """Return the phase that is the worst one in most runs."""
+    phases = Counter(known(run.worst_phase for run in runs)).most_common(1)
+    return phases[0][0] if phases else None
 
 
 def _failure(row: PointRow) -> str:
@@ -376,6 +449,7 @@ def _words(race: Race, settings: Mapping[str, SettingSummary], choice: Choice) -
     chosen = settings[choice.chosen]
     action = chosen.action[0].upper() + chosen.action[1:]
     words = [_keep(settings, race) if chosen is now else f"{action}: {effect(chosen, now)}."]
+    words += known([_about_the_peak(now, chosen)])
     words += known(PRICES.get(each) for each in race.settings[choice.chosen].mechanisms)
     words += [alternative_text(kind, settings[name], now) for kind, name in choice.alternatives]
     if undecided := race.undecided():
@@ -394,6 +468,19 @@ def _words(race: Race, settings: Mapping[str, SettingSummary], choice: Choice) -
             "once."
         )
     return [*words, *_few_checkpoints(now, chosen)]
+
+
+def _about_the_peak(now: SettingSummary, chosen: SettingSummary) -> str | None:
+    """Return a sentence on the phase of the load with the slowest checkpoints; None: there is one phase."""
+    before, after = now.mean("worst_phase_ms"), chosen.mean("worst_phase_ms")
+    if now.worst_phase is None or before is None:
+        return None
+    sentence = f"The slowest checkpoints now are those {now.worst_phase}: they take {milliseconds(before)}"
+    if chosen is now or after is None:
+        return f"{sentence}."
+    return (
+        f"{sentence}. With {chosen.name}, the slowest are those {chosen.worst_phase}: {milliseconds(after)}."
+    )
 
 
 def effect(chosen: SettingSummary, now: SettingSummary, than: str = "") -> str:
@@ -424,6 +511,18 @@ def throughput_text(setting: SettingSummary, now: SettingSummary) -> str:
     return f"throughput {100 * abs(share - 1):.1f} % {'lower' if share < 1 else 'higher'}"
 
 
+def are_alike(one: SettingSummary, other: SettingSummary) -> bool:
+    """Return whether two settings differ by noise only, and both or none of them keep to the limits."""
+    names = ("end_to_end_ms", "end_to_end_p95_ms", "record_delay_ms")
+    times = all(is_same_time(one.mean(name), other.mean(name)) for name in names)
+    shares = [each.throughput_share.mean for each in (one, other) if each.throughput_share is not None]
+    same_throughput = (
+        len(shares) != 1 and max(shares, default=0.0) - min(shares, default=0.0) <= SAME_THROUGHPUT
+    )
+    same_stored = one.mean("persisted_bytes") == other.mean("persisted_bytes")
+    return times and same_throughput and same_stored and bool(one.broken) == bool(other.broken)
+
+
 def alternative_text(kind: str, setting: SettingSummary, now: SettingSummary) -> str:
     """Return an alternative in one sentence."""
     return f"{kind[0].upper()}{kind[1:]}: {setting.action}; {effect(setting, now)}."
@@ -431,6 +530,9 @@ def alternative_text(kind: str, setting: SettingSummary, now: SettingSummary) ->
 
 def _keep(settings: Mapping[str, SettingSummary], race: Race) -> str:
     now = settings[NOW]
+    (outcome,) = race.outcomes(among=[race.settings[NOW]])
+    if race.is_well(outcome):
+        return _nothing_to_change(outcome, race)
     time = now.mean("end_to_end_ms")
     take = f"checkpoints take {milliseconds(time)}"
     if time is None:
@@ -445,6 +547,16 @@ def _keep(settings: Mapping[str, SettingSummary], race: Race) -> str:
         best = min(faster, key=lambda each: (len(each.broken), time_of(each)))
         reason = f"{best.name} takes {milliseconds(time_of(best))}, but {best.broken[0]}"
     return f"Keep the present setting ({present_text(race.scenario)}): {take}, and {reason}."
+
+
+def _nothing_to_change(now: Outcome, race: Race) -> str:
+    limits, interval_s = race.constraints, race.scenario.config.checkpoint_interval_s
+    share = f"{100 * limits.fast_enough_share:g} % of the interval of {format_duration(interval_s or 0.0)}"
+    return (
+        f"Nothing to change: 95 % of the checkpoints take at most {milliseconds(now.checkpoint_p95_ms)}, "
+        f"which is less than {milliseconds(limits.fast_enough_ms)} and less than {share}. To find faster "
+        "settings, give a limit or `only`."
+    )
 
 
 def time_of(setting: SettingSummary) -> float:

@@ -19,6 +19,8 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import NamedTuple
 
+import msgspec
+
 from netstack import (
     OPTIONS,
     CheckpointMode,
@@ -76,6 +78,13 @@ class Question(NamedTuple):
     only: Collection[Mechanism] = tuple(Mechanism)
     version: str | None = None
     """Flink version to which the user may upgrade; None: no upgrade."""
+
+    @property
+    def limits(self) -> Constraints:
+        """The constraints; if `only` or `policies` are given, no checkpoint is fast enough to stop."""
+        if not self.policies and {*self.only} == {*Mechanism}:
+            return self.constraints
+        return msgspec.structs.replace(self.constraints, fast_enough_ms=0.0)
 
 
 USUAL = Question()

@@ -139,7 +139,7 @@ def test_text_for_people_fits_the_terminal_and_has_lines_to_paste(
         "target 20 ms, unaligned",
     ]
     assert [row.split()[-1] for row in rows].count("set") == 1
-    assert lines[-1] == "next: netstack diagnose --from-flink http://localhost:8081  # after the change"
+    assert lines[-1] == "next: netstack diagnose --from-flink http://HOST:8081  # after the change"
 
 
 @pytest.mark.long

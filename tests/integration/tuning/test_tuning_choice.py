@@ -9,7 +9,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from integration.tuning.choice import Constraints, Outcome, broken_limits, choose, is_same, is_worth
+from integration.tuning.choice import (
+    Constraints,
+    Outcome,
+    broken_limits,
+    choose,
+    is_fast_enough,
+    is_same,
+    is_worth,
+)
 
 
 def outcome(name: str, time: float | None, throughput: float | None = 1.0, **others: Any) -> Outcome:
@@ -188,3 +196,22 @@ def test_settings_are_the_same_within_what_a_user_notices() -> None:
     assert not is_same(outcome("a", 100.0), outcome("b", 116.0))
     assert not is_same(outcome("a", 100.0, 0.99), outcome("b", 100.0, 0.98))
     assert not is_same(outcome("a", 100.0), outcome("b", None))
+
+
+@pytest.mark.parametrize(
+    ("p95_ms", "peak_ms", "interval_s", "expected"),
+    [
+        (900.0, None, 10.0, True),
+        (1000.0, None, 10.0, False),
+        (900.0, None, 1.5, False),  # more than half of the interval
+        (900.0, 1500.0, 10.0, False),  # the peak is short, and so misses the percentile
+        (None, None, 10.0, False),  # unknown is not fast
+        (900.0, None, None, False),
+    ],
+)
+def test_checkpoints_are_fast_enough_in_time_and_beside_the_interval(
+    p95_ms: float | None, peak_ms: float | None, interval_s: float | None, expected: bool
+) -> None:
+    now = outcome("now", p95_ms, worst_phase_ms=peak_ms)
+    assert is_fast_enough(now, Constraints(), interval_s) is expected
+    assert not is_fast_enough(now, Constraints(fast_enough_ms=0.0), interval_s)

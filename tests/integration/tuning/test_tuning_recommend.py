@@ -8,9 +8,9 @@ import pytest
 from integration.number_text import milliseconds
 from integration.tuning.measures import Measures
 from integration.tuning.recommend import Race, Recommendation, recommend
-from integration.tuning.settings import NOW
+from integration.tuning.settings import NOW, Mechanism, Question
 from netstack import InputError
-from tests.integration.tuning.made_up import SCENARIO, Figures, measures, recommendation, usual
+from tests.integration.tuning.made_up import SCENARIO, Figures, advice, measures, recommendation, usual
 
 
 def test_figures_are_means_over_seeds_with_their_intervals() -> None:
@@ -125,4 +125,58 @@ def test_alternatives_are_in_words_too() -> None:
 def test_a_repr_is_the_verdict_in_one_line() -> None:
     assert repr(recommendation()).startswith(
         "<Recommendation for made-up, now debloating off, 11 settings tried: Set the debloat target to 500 ms"
+    )
+
+
+def calm(name: str, seed: int) -> Measures:
+    """Figures of a job whose checkpoints are short; unaligned ones would be shorter still."""
+    return measures(30.0 if name == "unaligned" else 200.0, stored=1e5 if name == "unaligned" else 0.0)
+
+
+def test_a_job_that_needs_nothing_is_left_alone() -> None:
+    found = recommendation(calm)
+    assert (found.verdict, found.configuration, found.alternatives) == ("keep", [], [])
+    assert found.words == [
+        "Nothing to change: 95 % of the checkpoints take at most 200 ms, which is less than 1.00 s and less "
+        "than 50 % of the interval of 20 s. To find faster settings, give a limit or `only`."
+    ]
+
+
+def test_a_job_that_needs_nothing_changes_if_the_user_asks_for_more() -> None:
+    assert recommendation(calm, max_checkpoint_ms=100.0).chosen == "unaligned"
+    assert recommendation(calm, fast_enough_ms=150.0).chosen == "unaligned"
+    asked = advice(calm, question=Question(only=(Mechanism.UNALIGNED,)))
+    assert asked.recommendations[0].chosen == "unaligned"
+
+
+@pytest.mark.parametrize(("spread", "combined"), [(0.0, True), (0.5, False)])
+def test_a_second_mechanism_must_gain_more_than_its_uncertainty(spread: float, combined: bool) -> None:
+    """The combination is three times as fast on average; with a large spread this may be chance."""
+
+    def figures(name: str, seed: int) -> Measures:
+        lucky = 1 + spread * (-1) ** seed
+        match name:
+            case "target 200 ms":
+                return measures(1200.0)
+            case "target 200 ms, unaligned":
+                return measures(400.0 * lucky, delay_ms=1200.0)
+            case "unaligned":
+                return measures(2000.0)
+        return measures(6000.0)
+
+    question = Question(targets_s=(0.2,), only=(Mechanism.DEBLOATING, Mechanism.UNALIGNED))
+    (found,) = advice(figures, question=question).recommendations
+    assert found.chosen == ("target 200 ms, unaligned" if combined else "target 200 ms")
+
+
+def test_the_verdict_names_the_phase_with_the_slowest_checkpoints() -> None:
+    def with_peak(name: str, seed: int) -> Measures:
+        slow_ms = 9000.0 if name == NOW else 800.0
+        return msgspec.structs.replace(
+            usual(name, seed), worst_phase="from 30 s to 60 s", worst_phase_ms=slow_ms
+        )
+
+    assert recommendation(with_peak).words[1] == (
+        "The slowest checkpoints now are those from 30 s to 60 s: they take 9.00 s. With target 500 ms, the "
+        "slowest are those from 30 s to 60 s: 800 ms."
     )

@@ -28,6 +28,7 @@ from netstack import (
     PathSpec,
     Recorder,
     Scenario,
+    ScheduledChange,
     SubtaskName,
     Vertex,
     from_json,
@@ -221,3 +222,33 @@ def test_points_run_as_long_as_they_need() -> None:
     assert ran_s[1] > slow.duration_s
     assert completed[0] >= SETTLED_CHECKPOINTS
     assert completed[1] >= SETTLED_CHECKPOINTS
+
+
+def test_a_job_is_judged_at_its_peak_although_it_is_well_at_the_end() -> None:
+    """The load exceeds what the sink can process for a third of the run, and is low at the end."""
+    rises_and_falls = replace(
+        SCENARIO,
+        warmup_s=10.0,
+        duration_s=70.0,
+        phases=((10.0, 30.0), (30.0, 50.0), (50.0, 70.0)),
+        vertices=(
+            replace(SOURCE, source=GeneratorSpec(record_bytes=1000, rates=(300.0,))),
+            replace(SINK, service=((0.0, 0.002),)),
+        ),
+        changes=(
+            ScheduledChange(at_s=30.0, vertex="source", rates=(900.0,)),
+            ScheduledChange(at_s=50.0, vertex="source", rates=(100.0,)),
+        ),
+    )
+    without_phases = replace(rises_and_falls, phases=())
+    for scenario in (rises_and_falls, without_phases):
+        measured = run_point(point_of(scenario)).measures
+        assert measured is not None
+        assert measured.worst_phase == "from 30 s to 50 s"
+        slow_ms = measured.worst_phase_ms
+        assert slow_ms is not None
+        assert measured.end_to_end_p95_ms is not None
+        assert measured.record_delay_ms is not None
+        assert slow_ms > 1000
+        assert measured.end_to_end_p95_ms > 1000
+        assert measured.record_delay_ms > 250, "the median would be that of calm phases"
