@@ -15,6 +15,7 @@ from cyclopts import Group, Parameter
 
 from netstack import (
     OPTIONS,
+    CheckpointResult,
     Scenario,
     parse_flink_duration,
     parse_flink_size,
@@ -35,7 +36,7 @@ from ..tuning.choice import Constraints
 from ..tuning.pitfalls import find_pitfalls
 from ..tuning.point_rows import FOLDER, PointRow
 from ..tuning.points import Point
-from ..tuning.recommend import Recommendation
+from ..tuning.recommend import Recommendation, measured_text
 from ..tuning.settings import Mechanism, Question
 from ..tuning.shown_runs import runs_to_show
 from ..tuning.sweeps import LocalProcesses, run_points
@@ -213,6 +214,8 @@ class TunedJob(NamedTuple):
     """Notes on values that could not be read from a running job; empty for a scenario file."""
     unsteady: list[str]
     """Lines about changes of a running job while it was read; empty for a scenario file."""
+    checkpoints: list[CheckpointResult]
+    """The completed checkpoints that Flink reports; empty for a scenario file."""
 
 
 OF_A_FILE, USUAL_TRIALS, USUAL_CONSTRAINTS = JobOptions(), TriedOptions(), ConstraintOptions()
@@ -267,7 +270,7 @@ def tune(
         command=command_line(),
         scenario=scenario_document(scenario),
         notes=job.notes,
-        recommendations=[_worded(each, job.unsteady) for each in advice.recommendations],
+        recommendations=[_worded(each, job) for each in advice.recommendations],
         pitfalls=find_pitfalls(advice.rows),
         points=[msgspec.structs.replace(row, result=None) for row in advice.rows],
     )
@@ -286,10 +289,12 @@ def tune(
     return FAILED if any(each.verdict == "none" for each in tuning.recommendations) else 0
 
 
-def _worded(recommendation: Recommendation, unsteady: Sequence[str]) -> Recommendation:
-    """Return a recommendation with options named in its words, and the lines `unsteady` after the first."""
+def _worded(recommendation: Recommendation, job: TunedJob) -> Recommendation:
+    """Return a recommendation with options named in its words, and what Flink reports after the verdict."""
     verdict, *others = map(with_options, recommendation.words)
-    return msgspec.structs.replace(recommendation, words=[verdict, *unsteady, *others])
+    measured = measured_text(recommendation.now, job.checkpoints)
+    words = [verdict, *([] if measured is None else [measured]), *job.unsteady, *others]
+    return msgspec.structs.replace(recommendation, words=words)
 
 
 def _following(tuning: Tuning, from_flink: str | None, *, verbose: bool) -> str:
@@ -311,7 +316,7 @@ def _job(file: Path | None, running: JobOptions, access: AccessOptions, allow_co
         load = {field.name: getattr(running, field.name) for field in fields(LoadOptions)}
         imported = read_flink(access.cluster(running.from_flink), running.job, ReadingOptions(**load))
         notes = [note for note in imported.notes if note not in imported.unsteady]
-        return TunedJob(imported.scenario, notes, imported.unsteady)
+        return TunedJob(imported.scenario, notes, imported.unsteady, imported.measured.checkpoints)
     if running != OF_A_FILE:
         names = [each.name for each in fields(running)]
         given = [option_for(each) for each in names if getattr(running, each) != getattr(OF_A_FILE, each)]
@@ -320,7 +325,7 @@ def _job(file: Path | None, running: JobOptions, access: AccessOptions, allow_co
             "tune", f"{only}; give --from-flink instead of a file, or remove {' and '.join(given)}"
         )
     access.refuse_without_address(f"{file} is a scenario")
-    return TunedJob(load_runnable(file, allow_code=allow_code), [], [])
+    return TunedJob(load_runnable(file, allow_code=allow_code), [], [], [])
 
 
 def _parts(text: str | None) -> list[str]:

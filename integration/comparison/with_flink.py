@@ -57,6 +57,9 @@ LEAST_MS = 15.0
 LEAST_BYTES = 64.0
 WIDENING = 0.10
 
+TOO_SMALL = "too small"
+"""Value of `Row.why` for a number inside an allowance of more than half of Flink's number."""
+
 
 class Window(NamedTuple):
     """A measured window of a run, in seconds."""
@@ -150,7 +153,7 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     """Allowed difference, in the unit of the quantity."""
     ok: bool
     why: str
-    """The deciding rule: "tolerance", "our range", "Flink's range" or "outside"."""
+    """The deciding rule: "tolerance", "our range", "Flink's range", "outside" or `TOO_SMALL`."""
 
 
 class Comparison(msgspec.Struct, Viewed, frozen=True, kw_only=True):
@@ -236,6 +239,16 @@ def judge(quantity: str, flink: Spread, ours: Spread, allowed: float) -> str:
         if least <= flink.median <= most:
             return "our range"
     return "Flink's range" if flink.least <= ours.median <= flink.most else "outside"
+
+
+def without_proof(row: Row) -> Row:
+    """Return a row, marked `TOO_SMALL` if it is inside an allowance that proves nothing.
+
+    This is an allowance of more than half of Flink's number, such as the time to read one large buffer.
+    """
+    if row.why == "tolerance" and row.tolerance > 0.5 * row.flink.median:
+        return msgspec.structs.replace(row, why=TOO_SMALL)
+    return row
 
 
 def _row(subject: Subject, vertex: str, flink: Spread, ours: Spread | None, buffer_time: float) -> Row:

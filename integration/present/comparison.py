@@ -12,7 +12,7 @@ from rich.table import Column
 from rich.text import Text
 
 from ..comparison.differences import FigureDifference, ResultDifferences
-from ..comparison.with_flink import Comparison, Row, Spread
+from ..comparison.with_flink import END_TO_END, THROUGHPUT, TOO_SMALL, Comparison, Row, Spread
 from ..figures.window_figures import QUANTITIES
 from ..number_text import NOTHING, counted, figure, ratio, size, size_in, size_unit
 from .console import WIDTH
@@ -39,7 +39,9 @@ UNITS = "Times in ms, throughput in records/s. "
 VALIDATION_LEGEND = (
     "Flink: what the job shows now, times with their range over its checkpoints. ours: median and range "
     "over seeds, predicted from the load and options of the job. ratio: ours divided by Flink's. "
-    "allowed: the tolerance. Times in ms, throughput in records/s."
+    "allowed: the tolerance. seeds: Flink's number lies within our range, widened by 10 %. too small: the "
+    "number is inside an allowance of more than half of it, which proves nothing. Times in ms, throughput "
+    "in records/s."
 )
 
 DIFFERENCES_LEGEND = (
@@ -50,6 +52,7 @@ _VERDICTS = {
     "tolerance": "ok",
     "our range": "seeds",
     "outside": "OUTSIDE",
+    TOO_SMALL: "too small",
 }
 
 _PIECE = re.compile(r"[^.-]+[.-]*|[.-]+")
@@ -82,6 +85,7 @@ def print_validation(validation: Validation, console: Console) -> None:
     console.print()
     console.print(Text(VALIDATION_LEGEND, style="dim"))
     console.print(verdict([validation.comparison]))
+    console.print(trust(validation.comparison))
 
 
 def comparison_table(comparison: Comparison) -> Group:
@@ -123,13 +127,36 @@ def _line(cells: Iterable[str]) -> str:
 
 
 def verdict(comparisons: Sequence[Comparison]) -> str:
-    """Return the number of values outside their tolerance, as a sentence."""
+    """Return the number of values outside their tolerance, and of those too small to judge, in words."""
     rows = [row for comparison in comparisons for row in comparison.rows]
-    outside = sum(not row.ok for row in rows)
+    judged = [row for row in rows if row.why != TOO_SMALL]
+    outside, small = sum(not row.ok for row in judged), len(rows) - len(judged)
+    apart = (
+        f" {counted(small, 'further number')} {'is' if small == 1 else 'are'} too small to judge."
+        if small
+        else ""
+    )
     scenarios = counted(len(comparisons), "scenario")
     if not outside:
-        return f"All {len(rows)} numbers of {scenarios} are inside the tolerance."
-    return f"{outside} of {len(rows)} numbers of {scenarios} are outside the tolerance."
+        return f"All {len(judged)} numbers of {scenarios} are inside the tolerance.{apart}"
+    return f"{outside} of {len(judged)} numbers of {scenarios} are outside the tolerance.{apart}"
+
+
+def trust(comparison: Comparison) -> str:
+    """Return as a sentence how far a validation supports the figures of `tune`.
+
+    `tune` compares checkpoint times and throughput, so these two decide.
+    """
+    deciding = [row for row in comparison.rows if row.quantity in (END_TO_END, THROUGHPUT)]
+    wrong = list(dict.fromkeys(row.quantity for row in deciding if not row.ok))
+    if wrong:
+        return (
+            f"Of the figures that tune compares, {' and '.join(wrong)} differs: expect its figures for other "
+            "settings to differ as much. The order of the settings is more reliable than their figures."
+        )
+    if not any(row.quantity == END_TO_END and row.why != TOO_SMALL for row in deciding):
+        return "Checkpoint times were not judged, so this says little about the advice of tune."
+    return "Checkpoint times and throughput, which tune compares, are inside: its figures can be trusted."
 
 
 def cells_of(row: Row, other: str = FLINK_SIDE, *, units: bool = False) -> Iterator[str]:

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Literal
 import msgspec
 
 from flowcontrol import readable
-from netstack import Scenario, Viewed, format_duration
+from netstack import CheckpointResult, Scenario, Viewed, format_duration
 
+from ..comparison.with_flink import END_TO_END, tolerance
 from ..errors import UsageError
 from ..figures.optional_figures import known, mean_of_known, quotient
 from ..number_text import milliseconds, size
@@ -509,6 +510,31 @@ def throughput_text(setting: SettingSummary, now: SettingSummary) -> str:
     if share >= 1.5:
         return f"throughput {share:.1f} times as high"
     return f"throughput {100 * abs(share - 1):.1f} % {'lower' if share < 1 else 'higher'}"
+
+
+def measured_text(now: SettingSummary, checkpoints: Sequence[CheckpointResult]) -> str | None:
+    """Return a sentence on the times of a real job's checkpoints beside those of the emulation.
+
+    It warns if they differ by more than the tolerance of a comparison with Flink, and the emulated time is
+    outside the range of Flink's checkpoints. Return None if Flink reports no completed checkpoint.
+    """
+    times, emulated = (
+        known(each.duration_ms for each in checkpoints if each.completed),
+        now.mean("end_to_end_ms"),
+    )
+    if not times:
+        return None
+    mean, least, most = fmean(times), min(times), max(times)
+    spread = "" if len(times) == 1 else f" on average ({milliseconds(least)} to {milliseconds(most)})"
+    sentence = f"Flink reports that checkpoints take {milliseconds(mean)}{spread}"
+    if emulated is None:
+        return f"{sentence}; in the emulation of the present setting, none completes."
+    if abs(emulated - mean) <= tolerance(END_TO_END, mean, 0.0) or least <= emulated <= most:
+        return f"{sentence}; the emulation agrees ({milliseconds(emulated)})."
+    return (
+        f"Warning: {sentence}, and the emulation says {milliseconds(emulated)}. Figures of other settings "
+        "may differ as much from a real job; `netstack validate` shows which quantities differ."
+    )
 
 
 def are_alike(one: SettingSummary, other: SettingSummary) -> bool:

@@ -12,6 +12,7 @@ from integration.comparison.with_flink import (
     END_TO_END,
     START_DELAY,
     THROUGHPUT,
+    TOO_SMALL,
     Comparison,
     Row,
     Spread,
@@ -20,9 +21,10 @@ from integration.comparison.with_flink import (
     judge,
     measure,
     tolerance,
+    without_proof,
 )
 from integration.number_text import figure
-from integration.present.comparison import comparison_markdown, print_comparisons, verdict
+from integration.present.comparison import comparison_markdown, print_comparisons, trust, verdict
 from netstack import (
     CheckpointResult,
     Edge,
@@ -347,3 +349,26 @@ def test_the_verdict_counts(comparisons):
 )
 def test_figures_have_about_three_digits(value, shown):
     assert figure(value) == shown
+
+
+def test_a_number_inside_an_allowance_of_more_than_half_of_it_is_too_small_to_judge() -> None:
+    """The time to read a buffer allows 188 ms, so half of the measured 160 ms would be inside."""
+    row = rows([run(start_delay=FLINK[START_DELAY])], reference())[START_DELAY]
+    small = msgspec.structs.replace(row, flink=Spread(160.0, 160.0, 160.0), tolerance=188.0)
+    half = msgspec.structs.replace(row, flink=Spread(400.0, 400.0, 400.0), tolerance=188.0)
+    outside = msgspec.structs.replace(small, ok=False, why="outside")
+    assert [without_proof(each).why for each in (small, half, outside)] == [TOO_SMALL, "tolerance", "outside"]
+
+    def said(*numbers: Row) -> tuple[str, str]:
+        comparison = Comparison(scenario="x", seeds=[1], rows=list(numbers))
+        return verdict([comparison]), trust(comparison)
+
+    time = msgspec.structs.replace(half, quantity=END_TO_END)
+    assert said(without_proof(small), time) == (
+        "All 1 numbers of 1 scenario are inside the tolerance. 1 further number is too small to judge.",
+        "Checkpoint times and throughput, which tune compares, are inside: its figures can be trusted.",
+    )
+    assert said(msgspec.structs.replace(time, ok=False, why="outside"))[1].startswith(
+        "Of the figures that tune compares, end to end differs"
+    )
+    assert said(half)[1].startswith("Checkpoint times were not judged")

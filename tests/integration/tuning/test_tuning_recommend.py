@@ -7,9 +7,9 @@ import pytest
 
 from integration.number_text import milliseconds
 from integration.tuning.measures import Measures
-from integration.tuning.recommend import Race, Recommendation, recommend
+from integration.tuning.recommend import Race, Recommendation, measured_text, recommend
 from integration.tuning.settings import NOW, Mechanism, Question
-from netstack import InputError
+from netstack import CheckpointResult, CheckpointStatus, InputError
 from tests.integration.tuning.made_up import SCENARIO, Figures, advice, measures, recommendation, usual
 
 
@@ -179,4 +179,26 @@ def test_the_verdict_names_the_phase_with_the_slowest_checkpoints() -> None:
     assert recommendation(with_peak).words[1] == (
         "The slowest checkpoints now are those from 30 s to 60 s: they take 9.00 s. With target 500 ms, the "
         "slowest are those from 30 s to 60 s: 800 ms."
+    )
+
+
+def test_the_times_that_flink_reports_stand_beside_those_of_the_emulation() -> None:
+    def reported(*times_ms: float) -> str | None:
+        shown = [
+            CheckpointResult(
+                id=number, t=float(number), status=CheckpointStatus.COMPLETED, duration_ms=time, vertices=[]
+            )
+            for number, time in enumerate(times_ms)
+        ]
+        return measured_text(recommendation().now, shown)
+
+    assert reported() is None
+    assert reported(5000.0, 7000.0) == (
+        "Flink reports that checkpoints take 6.00 s on average (5.00 s to 7.00 s); the "
+        "emulation agrees (6.00 s)."
+    )
+    assert reported(3000.0) == (
+        "Warning: Flink reports that checkpoints take 3.00 s, and the emulation says 6.00 s. Figures of "
+        "other settings may differ as much from a real job; `netstack validate` shows which quantities "
+        "differ."
     )
