@@ -13,7 +13,7 @@ netstack.scenarios     scenario: vertices, edges, machines, keys, paths, limits,
                        user_code
 netstack.results       result: results, field by field; recorder: samples; trace: each step of a
                        checkpoint; result_json; notebook_views: results in a notebook
-netstack.tasks         operators; source: base of user sources; transactions: output that appears
+netstack.tasks         operators; sources: base of user sources; transactions: output that appears
                        exactly once
 netstack.state         keyed_state, state_kinds, operator_state, time_to_live: the state of operators;
                        snapshots, value_encoding, table_store, subtask_state: how it is kept
