@@ -177,7 +177,3 @@ class PieceError(Exception):
 
 class MeetingError(Exception):
     """Some tasks of a barrier stage did not start in time. The message names them."""
-
-
-class JavaError(Exception):
-    """The Java process of Spark ended before it was ready."""

@@ -17,4 +17,8 @@ def spark_home(tmp_path_factory: pytest.TempPathFactory) -> None:
     home = tmp_path_factory.mktemp("spark-home")
     for part in ("bin", "jars", "python"):
         (home / part).symlink_to(Path(pyspark.__file__).parent / part)
-    os.environ |= {"SPARK_HOME": str(home), **SMALL_JAVA}
+    os.environ |= {
+        "SPARK_HOME": str(home),
+        "SPARK_SUBMIT_OPTS": SMALL_JAVA,
+        "SPARK_LAUNCHER_OPTS": SMALL_JAVA,
+    }
