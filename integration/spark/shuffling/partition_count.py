@@ -26,12 +26,10 @@ if TYPE_CHECKING:
 
 _KEEPING = frozenset(
     {
-        "AppendColumnsExec",
         "ArrowEvalPythonExec",
         "BatchEvalPythonExec",
         "CollectMetricsExec",
         "ColumnarToRowExec",
-        "DeserializeToObjectExec",
         "ExpandExec",
         "FilterExec",
         "FlatMapGroupsInArrowExec",
@@ -40,15 +38,12 @@ _KEEPING = frozenset(
         "HashAggregateExec",
         "InputAdapter",
         "LocalLimitExec",
-        "MapElementsExec",
         "MapInArrowExec",
         "MapInPandasExec",
-        "MapPartitionsExec",
         "ObjectHashAggregateExec",
         "ProjectExec",
         "RowToColumnarExec",
         "SampleExec",
-        "SerializeFromObjectExec",
         "SortAggregateExec",
         "SortExec",
         "WholeStageCodegenExec",
