@@ -25,6 +25,7 @@ from yaml.resolver import Resolver
 
 from ..errors import FileError
 from ..files.reading import LARGEST_CONFIGURATION, one_line, read_user_text
+from .flink_options import PARALLELISM, PROCESS_SIZE
 
 MOST_OPTIONS = 2_000
 """Maximum number of options in a file: with aliases, a few lines can contain any number."""
@@ -142,14 +143,27 @@ def _parts_of_manifest(node: yaml.Node, depth: int = 0) -> Iterator[ConfigPart]:
     elif kind in _OF_OPERATOR:
         options = _child(node, "spec", "flinkConfiguration")
         if isinstance(options, yaml.MappingNode):
+            part = _of_mapping(options)
+            given = {entry.name for entry in part.entries}
+            part.entries.extend(each for each in _of_deployment(node) if each.name not in given)
             match = re.fullmatch(r"v([0-9]+)_([0-9]+)", _text_at(node, "spec", "flinkVersion") or "")
             version = None if match is None else f"{match[1]}.{match[2]}"
-            yield _of_mapping(options)._replace(version=version, line=_line(options))
+            yield part._replace(version=version, line=_line(options))
     elif kind == "ConfigMap":
         for name in (OLD_NAME, NEW_NAME):
             content = _child(node, "data", name)
             if isinstance(content, yaml.ScalarNode):
                 yield _embedded(content, name)
+
+
+def _of_deployment(node: yaml.Node) -> Iterator[Entry]:
+    """Yield the options that Flink's operator sets from other fields of a deployment."""
+    places = (("job", "parallelism"), PARALLELISM), (("taskManager", "resource", "memory"), PROCESS_SIZE)
+    for keys, name in places:
+        value = _child(node, "spec", *keys)
+        if isinstance(value, yaml.ScalarNode):
+            # The operator also takes Kubernetes' binary units, as in 4Gi, which Flink does not read.
+            yield Entry(name, re.sub(r"(?<=[KMG])i$", "b", str(value.value)), _line(value))
 
 
 def _embedded(content: yaml.ScalarNode, name: str) -> ConfigPart:

@@ -147,6 +147,8 @@ REMOVED: Mapping[str, str] = {
 
 PARALLELISM = "parallelism.default"
 SLOTS = "taskmanager.numberOfTaskSlots"
+PROCESS_SIZE = "taskmanager.memory.process.size"
+FLINK_SIZE = "taskmanager.memory.flink.size"
 
 _COUNT = OPTIONS["floating_buffers_per_gate"].kind
 _WHOLE = OPTIONS["exclusive_buffers_per_channel"].kind
@@ -162,6 +164,8 @@ _SHOWN = 40
 _OTHER_KINDS = {
     PARALLELISM: _COUNT,
     SLOTS: _COUNT,
+    PROCESS_SIZE: _SIZE,
+    FLINK_SIZE: _SIZE,
     # In Flink's files, these two are whole milliseconds without a unit.
     "taskmanager.network.request-backoff.initial": _WHOLE,
     "taskmanager.network.request-backoff.max": _WHOLE,
@@ -206,7 +210,7 @@ _NEIGHBOURS = frozenset(
         *("heartbeat.interval", "heartbeat.rpc-failure-threshold"),
         *(f"taskmanager.memory.managed.{end}" for end in ("fraction", "size", "consumer-weights")),
         *(f"taskmanager.memory.jvm-overhead.{end}" for end in ("fraction", "min", "max")),
-        *(f"taskmanager.memory.{end}" for end in ("process.size", "flink.size", "jvm-metaspace.size")),
+        *(f"taskmanager.memory.{end}" for end in ("jvm-metaspace.size",)),
         *(f"taskmanager.memory.task.{end}" for end in ("heap.size", "off-heap.size")),
         *(f"taskmanager.memory.framework.{end}" for end in ("heap.size", "off-heap.size")),
     )

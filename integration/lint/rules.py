@@ -26,11 +26,14 @@ from netstack import (
 )
 
 from ..diagnosis.observation import MOST_CHANNELS
+from ..number_text import size
 from .config_files import NEW_NAME, OLD_NAME, ConfigPart, Entry
 from .flink_options import (
     CATALOGUE,
     FIRST_OF_2,
+    FLINK_SIZE,
     PARALLELISM,
+    PROCESS_SIZE,
     REMOVED,
     SINCE,
     SLOTS,
@@ -70,6 +73,13 @@ _TUNING = ("debloat_period_s", "debloat_target_s", "debloat_samples", "debloat_t
 _OF_UNALIGNED = ("aligned_checkpoint_timeout_s", "unaligned_forced", "max_subtasks_per_channel_state_file")
 
 _BUFFERS = EdgeBuffers()
+
+_OF_THE_CLUSTER = (PARALLELISM, SLOTS, PROCESS_SIZE, FLINK_SIZE)
+"""Options that some rules need, and that belong neither to the network layer nor to checkpoints."""
+
+_METASPACE_BYTES = 256 << 20
+_OVERHEAD_SHARE, _OVERHEAD_BYTES = 0.1, (192 << 20, 1 << 30)
+"""Flink's defaults of JVM metaspace, and of JVM overhead: share of the process, minimum and maximum."""
 """Numbers of buffers as the options set them."""
 
 _BACKLOG = "execution.checkpointing.interval-during-backlog"
@@ -235,7 +245,7 @@ def _unknown(entry: Entry, version: Version) -> Iterator[Remark]:
 
 def concerns(name: str) -> bool:
     """Return whether the option of that name belongs to the network layer or to checkpoints."""
-    return (name in CATALOGUE and name not in (PARALLELISM, SLOTS)) or name in REMOVED or is_of_family(name)
+    return (name in CATALOGUE and name not in _OF_THE_CLUSTER) or name in REMOVED or is_of_family(name)
 
 
 def read_settings(
@@ -509,6 +519,13 @@ def _times(settings: Settings) -> Iterator[Remark]:
             f"{format_duration(interval)}, which therefore has no effect"
         )
         yield settings.remark("note", "pause-above-interval", "checkpoint_min_pause_s", message)
+    if pause > 0 and config.max_concurrent_checkpoints > 1:
+        message = (
+            f"is {format_duration(pause)}, but {config.max_concurrent_checkpoints} checkpoints may run at "
+            "once: the pause counts from the last completed one, so another one may be under way during it"
+        )
+        advice = f"set {settings.spelt('max_concurrent_checkpoints')} to 1, or remove the pause"
+        yield settings.remark("warning", "pause-with-concurrent", "checkpoint_min_pause_s", message, advice)
     backlog = settings.others.get(_BACKLOG)
     if interval is not None and isinstance(backlog, int | float) and 0 < backlog < interval:
         message = f"must be 0 or at least the checkpoint interval, {format_duration(interval)}"
@@ -547,24 +564,46 @@ def _bounds(settings: Settings) -> Iterator[Remark]:
         yield settings.remark("note", "fraction", "network_memory_fraction", message)
 
 
+def _network_memory(settings: Settings) -> tuple[int, str] | None:
+    """Return the bytes of network memory of a task manager, and the option that limits it; None: unknown.
+
+    They follow from the size of the process or of Flink's memory as in TaskExecutorProcessUtils, with the
+    defaults of the other parts, or else from the maximum of network memory.
+    """
+    config, most = settings.config, settings.config.network_memory_max_bytes
+    process, flink = settings.whole(PROCESS_SIZE), settings.whole(FLINK_SIZE)
+    limiting = FLINK_SIZE if flink is not None else PROCESS_SIZE
+    if flink is None and process is not None:
+        overhead = min(max(_OVERHEAD_SHARE * process, _OVERHEAD_BYTES[0]), _OVERHEAD_BYTES[1])
+        flink = process - _METASPACE_BYTES - int(overhead)
+    if flink is None:
+        return None if most is None else (most, "network_memory_max_bytes")
+    share = max(int(config.network_memory_fraction * flink), config.network_memory_min_bytes)
+    return (share, limiting) if most is None or share < most else (most, "network_memory_max_bytes")
+
+
 def _too_little(settings: Settings) -> Iterator[Remark]:
     """Yield a remark if the network memory is too small for one all-to-all exchange to start."""
-    config, most = settings.config, settings.config.network_memory_max_bytes
+    config, memory = settings.config, _network_memory(settings)
     parallelism = settings.whole(PARALLELISM)
-    if most is None or parallelism is None or config.segment_bytes <= 0:
+    if memory is None or parallelism is None or config.segment_bytes <= 0:
         return
+    there_bytes, limiting = memory
     slots = min(settings.whole(SLOTS) or 1, parallelism)
     gate, (partition, _) = _BUFFERS.gate(config, parallelism), _BUFFERS.pool(config, parallelism)
     of_subtask = parallelism * gate.exclusive_per_channel + gate.required_floating + partition
-    needed, there = slots * of_subtask, most // config.segment_bytes
+    needed, there = slots * of_subtask, there_bytes // config.segment_bytes
     if needed > there:
+        is_maximum = limiting == "network_memory_max_bytes"
+        leaves = "" if is_maximum else f"leaves {size(there_bytes)} of network memory, which "
+        raised = "it" if is_maximum else settings.spelt("network_memory_min_bytes")
+        advice = f"set {raised} to at least {format_size(needed * config.segment_bytes)}"
         message = (
-            f"has room for {there:,} buffers, but a single exchange between {parallelism} and "
+            f"{leaves}has room for {there:,} buffers, but a single exchange between {parallelism} and "
             f"{parallelism} subtasks, with {slots} of each in a task manager, needs at least {needed:,} "
             "to start"
         )
-        advice = f"set it to at least {format_size(needed * config.segment_bytes)}"
-        yield settings.remark("error", "too-little-memory", "network_memory_max_bytes", message, advice)
+        yield settings.remark("error", "too-little-memory", limiting, message, advice)
 
 
 def _required(settings: Settings) -> Iterator[Remark]:

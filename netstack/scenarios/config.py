@@ -8,12 +8,13 @@ from __future__ import annotations
 import dataclasses
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from enum import StrEnum
 from typing import Any
 
 from ..errors import QuantityError
+from .quantities import parse_flink_duration
 from .tables import Alternative, Key, Section, described, key, object_shape, said_in_files, written_key
 from .value_kinds import (
     BOOLEAN,
@@ -102,6 +103,20 @@ _STORAGE = choice(CheckpointStorageType)
 _BACKEND = choice(StateBackendType, {"filesystem": "hashmap", "jobmanager": "hashmap"})
 
 
+def _flush_interval(value: object) -> float:
+    try:
+        return parse_flink_duration(value)
+    except QuantityError as error:
+        if not str(value).strip().startswith("-"):
+            raise
+        no_flushing = "to send a buffer only when it is full, set execution.buffer-timeout.enabled to false"
+        raise QuantityError(error.wrong, f"{error.right}; {no_flushing}") from None
+
+
+_FLUSH_INTERVAL = replace(DURATION, parse=_flush_interval)
+"""Kind of the buffer timeout. Flink's Java interface takes -1 for no flushing, and its files do not."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NetworkConfig:
     """Flink's options of the network layer and of checkpoints, one field for each, and the debloating policy.
@@ -169,7 +184,7 @@ class NetworkConfig:
     )
     buffer_timeout_enabled: bool = option("execution.buffer-timeout.enabled", BOOLEAN, True)
     buffer_timeout_interval_s: float = option(
-        "execution.buffer-timeout.interval", DURATION, 0.1, former=("execution.buffer-timeout",)
+        "execution.buffer-timeout.interval", _FLUSH_INTERVAL, 0.1, former=("execution.buffer-timeout",)
     )
     auto_watermark_interval_s: float = option(
         "pipeline.auto-watermark-interval",

@@ -780,3 +780,40 @@ def test_the_help_says_what_the_exit_status_of_warnings_is(capsys) -> None:
     assert main(["lint", "--help"]) == 0
     told = " ".join(capsys.readouterr().out.split())
     assert "The exit status is 1 if there is an error or a warning, otherwise 0." in told
+
+
+def test_a_buffer_timeout_of_minus_one_names_the_option_that_switches_it_off(check) -> None:
+    (found,) = [
+        each for each in check("execution.buffer-timeout.interval: -1\n") if each.rule == "bad-value"
+    ]
+    assert "set execution.buffer-timeout.enabled to false" in found.message
+
+
+def test_a_pause_is_no_time_without_a_checkpoint_if_several_may_run_at_once(check) -> None:
+    options = f"{CHECKPOINTS}.interval: 10 s\n{CHECKPOINTS}.min-pause: 5 s\n"
+    assert places(check(options)) == []
+    assert places(check(f"{options}{CHECKPOINTS}.max-concurrent-checkpoints: 2\n")) == [
+        (2, "warning", "pause-with-concurrent", f"{CHECKPOINTS}.min-pause")
+    ]
+
+
+SIZED_DEPLOYMENT = """apiVersion: flink.apache.org/v1beta1
+kind: FlinkDeployment
+spec:
+  flinkVersion: v1_20
+  flinkConfiguration:
+    taskmanager.numberOfTaskSlots: "4"
+  taskManager:
+    resource: {memory: MEMORY, cpu: 1}
+  job:
+    parallelism: 500
+"""
+
+
+@pytest.mark.parametrize(("memory", "starts"), [("2Gi", False), ("2048m", False), ("3Gi", True)])
+def test_a_deployment_needs_buffers_for_its_slots_and_parallelism(tmp_path, memory, starts) -> None:
+    """2 GiB less overhead and metaspace are 1.56 GiB, a tenth of them 159 MiB: 5,079 buffers, not 6,008."""
+    path = tmp_path / "job.yaml"
+    path.write_text(SIZED_DEPLOYMENT.replace("MEMORY", memory))
+    found = [(each.line, each.rule, each.option) for each in lint(path).findings]
+    assert found == ([] if starts else [(8, "too-little-memory", "taskmanager.memory.process.size")])
