@@ -66,9 +66,9 @@ _ROUNDS, _ROUNDS_OF_FRAMES = 4, 20
 """Scheduler rounds for other tasks, because a message passes through several tasks on its way to a page."""
 
 _LONGEST_NAME = 64
-"""Maximum length of the name of a page's file, with its folder. A file system may reject longer names."""
+"""Maximum length of the name of a page's file. A file system may reject longer names."""
 
-_TYPES = {".html": "text/html", ".js": "text/javascript", ".css": "text/css", ".txt": "text/plain"}
+_TYPES = {".html": "text/html", ".js": "text/javascript", ".css": "text/css"}
 _POLICY = "default-src 'self'; connect-src 'self' ws:; img-src 'self' data:; frame-ancestors 'none'"
 _HEADERS = {
     "Content-Security-Policy": _POLICY,
@@ -144,7 +144,7 @@ class LabServer:
         self.app = Starlette(
             routes=[
                 Route("/", self._index),
-                Route("/static/{path:path}", self._file),
+                Route("/static/{name}", self._file),
                 WebSocketRoute("/ws", self._page),
             ]
         )
@@ -238,7 +238,7 @@ class LabServer:
             return PlainTextResponse(
                 "this server does not serve that host name", status_code=403, headers=_HEADERS
             )
-        return _page_file(request.path_params["path"])
+        return _page_file(request.path_params["name"])
 
     async def _page(self, socket: WebSocket) -> None:
         scheme, _, host = socket.headers.get("origin", "").partition("://")
@@ -325,11 +325,7 @@ def _page_file(name: str) -> Response:
     no_file = PlainTextResponse("no such file", status_code=404, headers=_HEADERS)
     if len(name) > _LONGEST_NAME:
         return no_file
-    found = files(__package__) / "page"
-    for part in name.split("/"):
-        if part in ("", ".", ".."):
-            return no_file
-        found = found / part
+    found = files(__package__) / "page" / name
     suffix = name[name.rfind(".") :]
     if suffix not in _TYPES or not found.is_file():
         return no_file

@@ -1,4 +1,4 @@
-// Scales of sliders, bars and heat maps. Nothing here knows of the page.
+// Scales of sliders, bars, heat maps and axes. Nothing here knows of the page.
 
 export const SLIDER_STEPS = 200;
 
@@ -37,6 +37,35 @@ export class ChannelScale {
   grow(measure, most) {
     this.#ends.set(measure, Math.max(this.end(measure), roundEnd(most)));
   }
+}
+
+// Round numbers on an axis, not more than `count` steps.
+export function linearTicks(least, most, count) {
+  const ten = 10 ** Math.floor(Math.log10((most - least) / count));
+  return multiples(least, most, [1, 2, 2.5, 5, 10].map((each) => each * ten).find((step) => step * count >= (most - least) * 0.999));
+}
+
+// Whole powers of two, so that sizes read as KiB and MiB.
+export function binaryTicks(most) {
+  return multiples(0, most, 2 ** Math.max(0, Math.ceil(Math.log2(most / 5))));
+}
+
+function multiples(least, most, step) {
+  const found = [];
+  for (let n = Math.ceil(least / step); n * step <= most; n++) found.push(n * step);
+  return found;
+}
+
+// A wide scale is logarithmic above a tenth: what debloating estimates can be a million times too long.
+export function wideShare(value, most) {
+  return Math.asinh(value / 0.1) / Math.asinh(most / 0.1);
+}
+
+export function wideTicks(most) {
+  const tens = [0.1, 1, 10, 100, 1e3, 1e4, 1e5, 1e6, 1e7].filter((ten) => ten <= most);
+  const apart = tens.length > 3 ? tens.slice(1) : tens; // 0 and a tenth would be too near each other
+  const every = Math.ceil(apart.length / 4);
+  return [0, ...apart.filter((_, place) => place % every === 0)];
 }
 
 // A colour between two, each [red, green, blue].

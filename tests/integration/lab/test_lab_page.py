@@ -141,7 +141,38 @@ def test_the_latest_values_are_shown_without_pointing_at_them(browser: Any) -> N
 
 
 def legend_of(page: Any) -> str:
-    return str(find(page, '[data-chart="records_per_s"] .u-legend').text)
+    return str(find(page, '[data-chart="records_per_s"] .values').text)
+
+
+_PIXELS_OF_SOURCE = """
+const [canvas] = document.querySelectorAll('[data-chart="records_per_s"] canvas');
+const {data} = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height);
+let found = 0;
+for (let at = 0; at < data.length; at += 4) {
+  found += data[at] === 0 && data[at + 1] === 114 && data[at + 2] === 178;
+}
+return found;
+"""
+"""Number of pixels of the chart of records in the colour of the first vertex, #0072b2."""
+
+
+def test_a_chart_has_lines_that_can_be_hidden_and_the_values_at_the_pointer(browser: Any) -> None:
+    from selenium.webdriver import ActionChains
+
+    wait(browser, lambda page: page.execute_script(_PIXELS_OF_SOURCE) > 0)
+    source = find(browser, '[data-chart="records_per_s"] .values button')
+    browser.execute_script("arguments[0].scrollIntoView({block: 'center'})", source)
+    source.click()
+    wait(browser, lambda page: page.execute_script(_PIXELS_OF_SOURCE) == 0)
+    source.click()
+    wait(browser, lambda page: page.execute_script(_PIXELS_OF_SOURCE) > 0)
+    cursor = find(browser, '[data-chart="records_per_s"] canvas + canvas')
+    ActionChains(browser).move_to_element(cursor).perform()
+    wait(browser, lambda page: "latest" not in legend_of(page))
+    busy = find(browser, '[data-chart="busy"] .values').text
+    assert re.match(r"At: [\d.]+ s\s", busy), "all charts show the same moment"
+    ActionChains(browser).move_to_element(find(browser, "#name")).perform()
+    wait(browser, lambda page: "latest" in legend_of(page))
 
 
 def test_two_sides_stand_beside_each_other_and_one_is_kept(browser: Any) -> None:
