@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from functools import partial
 from types import MappingProxyType
@@ -33,6 +34,8 @@ from ..scenarios.exchange_patterns import (
     aligned_readers,
     contents_of,
     producers_of_consumers,
+    producers_read,
+    subpartition_counts,
 )
 from ..scenarios.scenario import Edge, Scenario, Vertex
 from ..scenarios.user_code import KeyHash
@@ -153,20 +156,26 @@ def _pool_sizes(scenario: Scenario) -> Iterator[tuple[str, int, int]]:
 
 def partitions_of(scenario: Scenario, edge: Edge) -> Iterator[tuple[str, int]]:
     """Yield the task manager and the number of subpartitions of each partition of an edge."""
-    producer = scenario.vertex(edge.source)
-    for index, targets in enumerate(scenario.consumers_reached(edge)):
-        yield producer.manager_of(index), len(targets)
+    producer, consumers = scenario.vertex(edge.source), scenario.vertex(edge.target).parallelism
+    counts = subpartition_counts(edge.ship, producer.parallelism, consumers)
+    for index, count in enumerate(counts):
+        yield producer.manager_of(index), count
 
 
 def gates_of(scenario: Scenario, edge: Edge) -> Iterator[tuple[str, GateBuffersSpec, int]]:
-    """Yield the task manager, the buffers, and the number of remote channels of each gate of an edge."""
+    """Yield the task manager, the buffers, and the number of remote channels of each gate of an edge.
+
+    The cost grows with the number of subtasks, not with the number of channels.
+    """
     producer, consumer = scenario.vertex(edge.source), scenario.vertex(edge.target)
-    reached = scenario.consumers_reached(edge)
     managers = [producer.manager_of(source) for source in range(producer.parallelism)]
-    for index, channels in enumerate(producers_of_consumers(reached, consumer.parallelism)):
+    everywhere = Counter(managers)
+    for index in range(consumer.parallelism):
+        read = producers_read(edge.ship, producer.parallelism, consumer.parallelism, index)
         manager = consumer.manager_of(index)
-        remote = sum([managers[source] != manager for source, _ in channels])
-        yield manager, edge.buffers.gate(scenario.config, len(channels)), remote
+        is_all = len(read) == producer.parallelism
+        near = everywhere[manager] if is_all else sum(managers[source] == manager for source in read)
+        yield manager, edge.buffers.gate(scenario.config, len(read)), len(read) - near
 
 
 class JobBuilder:

@@ -114,18 +114,32 @@ def aligned_readers(exchanges: Iterable[NamedExchange]) -> set[str]:
     return {each.target for each in exchanges if not ShipStrategy.of(each.ship).can_be_overtaken}
 
 
-def consumers_of_producers(ship: str, producers: int, consumers: int) -> list[list[int]]:
-    """Return the consumer of each subpartition, for each producer.
+def producers_read(ship: str, producers: int, consumers: int, consumer: int) -> range:
+    """Return the producers that a consumer reads.
 
-    All-to-all exchanges reach every consumer. Pointwise exchanges distribute the larger side evenly over the
-    smaller one, in order (Flink's pointwise distribution pattern).
+    All-to-all exchanges connect it with every producer. Pointwise exchanges distribute the larger side evenly
+    over the smaller one, in order (Flink's pointwise distribution pattern).
     """
+    if not ShipStrategy.of(ship).pointwise:
+        return range(producers)
+    first = consumer * producers // consumers
+    return range(first, max(first + 1, (consumer + 1) * producers // consumers))
+
+
+def subpartition_counts(ship: str, producers: int, consumers: int) -> list[int]:
+    """Return the number of subpartitions of each producer."""
+    if not ShipStrategy.of(ship).pointwise:
+        return [consumers] * producers
+    return [len(reached) for reached in consumers_of_producers(ship, producers, consumers)]
+
+
+def consumers_of_producers(ship: str, producers: int, consumers: int) -> list[list[int]]:
+    """Return the consumer of each subpartition, for each producer (`producers_read`)."""
     if not ShipStrategy.of(ship).pointwise:
         return [list(range(consumers)) for _ in range(producers)]
     reached: list[list[int]] = [[] for _ in range(producers)]
     for consumer in range(consumers):
-        first = consumer * producers // consumers
-        for producer in range(first, max(first + 1, (consumer + 1) * producers // consumers)):
+        for producer in producers_read(ship, producers, consumers, consumer):
             reached[producer].append(consumer)
     return reached
 

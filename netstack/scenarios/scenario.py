@@ -735,6 +735,8 @@ class Scenario(HoldsTuples):
         ends = self.vertex(edge.source).managers, self.vertex(edge.target).managers
         if all(len(managers) == 1 for managers in ends):
             return ends[0] != ends[1]
+        if not edge.strategy.pointwise:
+            return True  # each subtask reads from subtasks on all task managers of the producer
         return any(source != target for source, target in self.channel_ends(edge))
 
     def topological_order(self) -> tuple[Vertex, ...]:

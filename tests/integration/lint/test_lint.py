@@ -783,9 +783,7 @@ def test_the_help_says_what_the_exit_status_of_warnings_is(capsys) -> None:
 
 
 def test_a_buffer_timeout_of_minus_one_names_the_option_that_switches_it_off(check) -> None:
-    (found,) = [
-        each for each in check("execution.buffer-timeout.interval: -1\n") if each.rule == "bad-value"
-    ]
+    (found,) = [each for each in check("execution.buffer-timeout.interval: -1\n") if each.rule == "bad-value"]
     assert "set execution.buffer-timeout.enabled to false" in found.message
 
 

@@ -6,11 +6,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from netstack import Edge, GeneratorSpec, Scenario, Vertex
+from netstack.jobs.build import gates_of, partitions_of
 from netstack.scenarios.exchange_patterns import (
     ShipStrategy,
     capacity_by_load,
     consumers_of_producers,
     producers_of_consumers,
+    producers_read,
+    subpartition_counts,
 )
 
 PARALLELISM = st.integers(1, 20)
@@ -107,3 +111,39 @@ def test_consumers_chosen_by_load_read_what_they_can(
     ship: str, producers: int, rates: list[float], capacity: float
 ) -> None:
     assert capacity_by_load(ship, producers, rates) == pytest.approx(capacity)
+
+
+@given(st.sampled_from([*ALL_TO_ALL, *POINTWISE]), PARALLELISM, PARALLELISM)
+def test_counts_and_ranges_are_those_of_the_listed_channels(
+    ship: str, producers: int, consumers: int
+) -> None:
+    reached = consumers_of_producers(ship, producers, consumers)
+    listed = producers_of_consumers(reached, consumers)
+    assert subpartition_counts(ship, producers, consumers) == [len(own) for own in reached]
+    for consumer, channels in enumerate(listed):
+        read = producers_read(ship, producers, consumers, consumer)
+        assert list(read) == [producer for producer, _ in channels]
+
+
+def test_buffers_of_a_job_with_a_thousand_million_channels_are_counted_without_a_list_of_them() -> None:
+    """A list of channels would not fit into memory."""
+    many = 30_000
+    scenario = Scenario(
+        name="large",
+        duration_s=1.0,
+        vertices=(
+            Vertex(
+                name="source",
+                parallelism=many,
+                task_manager=("tm-1", "tm-2"),
+                source=GeneratorSpec(record_bytes=9),
+            ),
+            Vertex(name="sink", parallelism=many, task_manager="tm-2"),
+        ),
+        edges=(Edge(source="source", target="sink"),),
+    )
+    (edge,) = scenario.edges
+    remote = {(manager, remote) for manager, _, remote in gates_of(scenario, edge)}
+    assert scenario.has_remote_channels(edge)
+    assert remote == {("tm-2", many // 2)}
+    assert sum(count for _, count in partitions_of(scenario, edge)) == many * many
