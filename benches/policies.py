@@ -29,11 +29,11 @@ from statistics import median
 import msgspec
 import numpy as np
 
-from flowcontrol import POLICIES
 from integration import write_whole
 from netstack import Result, emulate
 
 from .policy_scenarios import CASES, SINK, Case
+from .studied_policies import STUDIED
 
 SEEDS = 3
 PROCESSES = 2
@@ -120,9 +120,9 @@ def table(title: str, all_runs: list[tuple[Case, dict[str, list[Figures]]]]) -> 
 
     It has a row for each scenario that has this measure.
     """
-    lines = [f"**{title}**\n", f"| scenario | {' | '.join(POLICIES)} |", "|---|" + "---:|" * len(POLICIES)]
+    lines = [f"**{title}**\n", f"| scenario | {' | '.join(STUDIED)} |", "|---|" + "---:|" * len(STUDIED)]
     for case, runs in all_runs:
-        cells = [MEASURES[title](runs[policy], runs[DEFAULT]) for policy in POLICIES]
+        cells = [MEASURES[title](runs[policy], runs[DEFAULT]) for policy in STUDIED]
         if any(cells):
             lines.append(f"| {case.scenario.name} | {' | '.join(cells)} |")
     return "\n".join(lines) + "\n"
@@ -160,7 +160,7 @@ def summary(all_runs: list[tuple[Case, dict[str, list[Figures]]]]) -> str:
         "| longest checkpoint / target: greatest | lowest throughput | not worse than flink in scenarios |",
         "|---|" + "---:|" * 5,
     ]
-    for policy in POLICIES:
+    for policy in STUDIED:
         rows = [(case, runs[policy], runs[DEFAULT]) for case, runs in all_runs]
         missed = [median(one.end_to_end_ms for one in own) / target(case) for case, own, _ in rows]
         worst = [max(one.worst_ms for one in own) / target(case) for case, own, _ in rows]
@@ -225,12 +225,12 @@ def main() -> None:
         pending = {
             (place, policy): [pool.submit(run, place, policy, seed) for seed in seeds]
             for place in chosen
-            for policy in POLICIES
+            for policy in STUDIED
         }
         found = []
         for place in chosen:
             print(CASES[place].scenario.name, file=sys.stderr)
-            runs = {policy: [one.result() for one in pending[place, policy]] for policy in POLICIES}
+            runs = {policy: [one.result() for one in pending[place, policy]] for policy in STUDIED}
             found.append((CASES[place], runs))
     each = f"seeds {seeds[0]} to {seeds[-1]} each"
     head = f"netstack {version('netstack')}, virtual clock, {each}, preset flink-2.2.\n"

@@ -29,12 +29,8 @@ from .credit import CreditAnnouncer, CreditLedger
 from .debloat import BufferDebloater, BufferSizeEMA
 from .debloat_policies import (
     POLICIES,
-    BurstPolicy,
     FlinkPolicy,
-    FrozenWhileBlockedPolicy,
-    LongestChannelPolicy,
     LongestWhenUnblockedPolicy,
-    PerChannelPolicy,
     register_policy,
 )
 from .debloat_policy import (
@@ -172,7 +168,6 @@ __all__ = [
     "BufferHeader",
     "BufferResponse",
     "BufferSizeEMA",
-    "BurstPolicy",
     "CancelCheckpointMarker",
     "CancelPartitionRequest",
     "ChannelBarrier",
@@ -203,14 +198,12 @@ __all__ = [
     "FrameReader",
     "FrameSink",
     "FrameTooLong",
-    "FrozenWhileBlockedPolicy",
     "Handshake",
     "HandshakeRefused",
     "Identity",
     "Input",
     "KeepAlive",
     "LocalProtocolError",
-    "LongestChannelPolicy",
     "LongestWhenUnblockedPolicy",
     "MalformedEvent",
     "MalformedFrame",
@@ -218,7 +211,6 @@ __all__ = [
     "NeedData",
     "NewBufferSize",
     "PartitionRequest",
-    "PerChannelPolicy",
     "Polled",
     "PostCheckpointAction",
     "Prioritize",

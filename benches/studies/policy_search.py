@@ -96,7 +96,7 @@ KNOWN = {
     "burst": Rule(blocked="frozen", peak=30, jump=25),
     "longest-when-unblocked": Rule(counting="longest", blocked="held"),
 }
-"""The policies of `flowcontrol`, as rules."""
+"""Policies of docs/POLICIES.md, as rules."""
 
 VALUES = (("sum", "longest"), ("counted", "frozen", "held"), (0, 5, 30), (0, 10, 25, 50), (10, 20), (10, 25))
 RULES = {rule.name: rule for rule in itertools.starmap(Rule, itertools.product(*VALUES))}

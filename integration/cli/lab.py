@@ -59,7 +59,7 @@ def lab(
         job: Id of the job in Flink; required if several jobs run.
         port: Port of the page; 0: any free port.
         seed: Seed that replaces the scenario's.
-        policy: Debloating policy, as MODULE:CLASS, that the page offers beside the built-in ones.
+        policy: Debloating policy that the page offers beside the built-in ones; see docs/POLICIES.md.
         no_browser: Print the address, but do not open a browser.
     """
     require("lab", "netstack lab")

@@ -77,9 +77,7 @@ def run(
         out: Folder for the result as NAME.json, report.html and its pictures.
         seed: Seed that replaces the scenario's.
         trace: Print each step of each checkpoint on stderr.
-        policy: Debloat policy that replaces the scenario's: flink, frozen-while-blocked,
-            longest-channel, per-channel, burst, longest-when-unblocked or MODULE:CLASS;
-            share/doc/netstack/POLICIES.md compares them.
+        policy: Debloating policy that replaces the scenario's; see docs/POLICIES.md.
     """
     if place.master is not None and not place.on_spark:
         raise usage_error(

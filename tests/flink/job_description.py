@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
+from benches.studied_policies import STUDIED
 from netstack import (
     OPTIONS,
     CostModel,
@@ -87,14 +88,7 @@ def placed(scenario: Scenario, occupied: Mapping[str, Sequence[str]]) -> Scenari
     return replace(scenario, vertices=tuple(vertices))
 
 
-POLICIES = (
-    "flink",
-    "frozen-while-blocked",
-    "longest-channel",
-    "per-channel",
-    "burst",
-    "longest-when-unblocked",
-)
+POLICIES = STUDIED
 """Those that the agent knows."""
 
 SERIALIZED_BYTES = 13

@@ -11,14 +11,10 @@ from hypothesis import strategies as st
 from flowcontrol import (
     POLICIES,
     BufferDebloater,
-    BurstPolicy,
     DebloatPolicy,
     DebloatSettings,
     FlinkPolicy,
-    FrozenWhileBlockedPolicy,
-    LongestChannelPolicy,
     LongestWhenUnblockedPolicy,
-    PerChannelPolicy,
     announcements,
     register_policy,
     to_all,
@@ -68,43 +64,20 @@ def test_flinks_policy_is_flinks_debloater_of_the_sum(steps: list[tuple[int, lis
         assert policy.estimated_time_s == literal.estimated_time_s
 
 
-@given(STEPS)
-def test_without_alignment_the_frozen_count_is_flinks(steps: list[tuple[int, list[int]]]) -> None:
-    flink, frozen = FlinkPolicy(SETTINGS), FrozenWhileBlockedPolicy(SETTINGS)
-    for throughput, counts in steps:
-        gate = channels(*counts)
-        assert list(frozen.recalculate(throughput, gate, 0.0)) == list(
-            flink.recalculate(throughput, gate, 0.0)
-        )
-
-
-def test_blocked_channels_let_flinks_buffers_grow_and_not_the_frozen_ones() -> None:
-    flink, frozen = FlinkPolicy(SETTINGS), FrozenWhileBlockedPolicy(SETTINGS)
-    for policy in (flink, frozen):
-        settle(policy, 200_000, channels(10, 11))
-    settled = flink.last_announced
-    assert frozen.last_announced == settled
-    for policy in (flink, frozen):
-        settle(policy, 200_000, channels(1, 0, blocked=True), periods=5)
-    assert flink.last_announced > 1.25 * settled
-    assert frozen.last_announced == settled
-
-
-def test_a_frozen_count_may_rise() -> None:
-    policy = FrozenWhileBlockedPolicy(SETTINGS)
-    assert policy.buffers_in_use(channels(3, 4)) == 7
-    assert policy.buffers_in_use([Channel(0, blocked=True), Channel(4)]) == 7
-    assert policy.buffers_in_use([Channel(0, blocked=True), Channel(9)]) == 9
-    assert policy.buffers_in_use(channels(0, 5)) == 5
-
-
 def test_the_longest_channel_counts_for_each_that_has_data() -> None:
-    policy = LongestChannelPolicy(SETTINGS)
+    policy = LongestWhenUnblockedPolicy(SETTINGS)
     assert policy.buffers_in_use(channels(8, 2, 2, 0)) == 24
     assert policy.buffers_in_use(channels(4, 4)) == 8
     assert policy.buffers_in_use(channels(0, 0)) == 0
     assert policy.buffers_in_use(channels(6, 2)) == 12
-    assert policy.buffers_in_use([Channel(1, blocked=True), Channel(2)]) == 12
+
+
+def test_blocked_channels_let_flinks_buffers_grow() -> None:
+    policy = FlinkPolicy(SETTINGS)
+    settle(policy, 200_000, channels(10, 11))
+    settled = policy.last_announced
+    settle(policy, 200_000, channels(1, 0, blocked=True), periods=5)
+    assert policy.last_announced > 1.25 * settled
 
 
 def test_no_step_is_taken_while_a_channel_is_blocked() -> None:
@@ -118,78 +91,6 @@ def test_no_step_is_taken_while_a_channel_is_blocked() -> None:
     assert policy.buffers_in_use(channels(20, 5, 0)) == 40
     settle(policy, 400_000, channels(40, 40), periods=400)
     assert policy.last_announced < 0.75 * size
-
-
-def test_each_channel_gets_the_size_of_its_own_queue() -> None:
-    policy = PerChannelPolicy(SETTINGS)
-    settle(policy, 400_000, channels(40, 10), periods=400)
-    sizes: dict[int, int] = {}
-    policy = PerChannelPolicy(SETTINGS)
-    for _ in range(400):
-        for place in (0, 1):
-            policy.polled(place, 1000)
-        sizes.update(policy.recalculate(400_000, channels(40, 10), 0.0))
-    assert sizes[0] == pytest.approx(5_000, rel=0.25)
-    assert sizes[1] == pytest.approx(20_000, rel=0.25)
-    assert policy.last_announced == sizes[0]
-
-
-def test_a_channel_from_which_nothing_is_polled_keeps_its_size() -> None:
-    policy = PerChannelPolicy(SETTINGS)
-    told = []
-    for _ in range(50):
-        policy.polled(1, 1000)
-        told += [place for place, _ in policy.recalculate(1_000_000, channels(5, 5), 0.0)]
-    assert set(told) == {1}
-    assert list(policy.recalculate(1_000_000, channels(5, 5), 0.0)) == []
-
-
-def test_the_size_of_a_channel_that_has_ended_is_not_shown() -> None:
-    policy = PerChannelPolicy(SETTINGS)
-    settle(policy, 400_000, [Channel(40), Channel(10)], periods=400)
-    assert policy.last_announced == pytest.approx(5_000, rel=0.25)
-    list(policy.recalculate(0, [Channel(released=True), Channel(10)], 0.0))
-    assert policy.last_announced == pytest.approx(20_000, rel=0.25)
-    list(policy.recalculate(0, [Channel(released=True), Channel(released=True)], 0.0))
-    assert policy.last_announced == pytest.approx(20_000, rel=0.25)
-    assert policy.estimated_time_s == 0
-
-
-def test_a_burst_is_answered_at_once() -> None:
-    flink, burst = FlinkPolicy(SETTINGS), BurstPolicy(SETTINGS)
-    for policy in (flink, burst):
-        settle(policy, 1_000_000, channels(1, 0))
-        assert policy.last_announced == 32768
-        assert [size for _, size in policy.recalculate(200_000, channels(10, 10), 0.0)] in ([], [10_000] * 2)
-    assert burst.last_announced == 10_000
-    assert flink.last_announced == 32768
-
-
-def test_sizes_grow_as_slowly_after_a_burst_as_flinks() -> None:
-    burst, flink = BurstPolicy(SETTINGS), FlinkPolicy(SETTINGS)
-    for policy in (flink, burst):
-        settle(policy, 200_000, channels(10, 10))
-    assert burst.last_announced == pytest.approx(flink.last_announced, rel=0.25)
-    for _ in range(10):
-        for policy in (flink, burst):
-            settle(policy, 2_000_000, channels(10, 10), periods=1)
-        assert burst.last_announced <= 1.25 * flink.last_announced
-
-
-def test_a_peak_is_remembered_and_halves_in_half_a_minute() -> None:
-    policy = BurstPolicy(SETTINGS)
-    assert policy.buffers_in_use(channels(20)) == 20
-    counts = [policy.buffers_in_use(channels(1)) for _ in range(150)]
-    assert counts[0] == 20
-    assert counts[-1] == 10
-    assert counts == sorted(counts, reverse=True)
-
-
-def test_the_estimate_of_a_burst_policy_is_about_what_is_really_there() -> None:
-    policy = BurstPolicy(SETTINGS)
-    settle(policy, 1_000_000, channels(20), periods=1)
-    settle(policy, 1_000_000, channels(1), periods=1)
-    assert policy.estimated_time_s == pytest.approx(policy.last_announced / 1_000_000, abs=0.001)
 
 
 @pytest.mark.parametrize("name", BUILT_IN)

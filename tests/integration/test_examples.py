@@ -14,6 +14,7 @@ from benches.conftest import transport_named
 from benches.exchange import Plan, within_process
 from benches.transport import Shape
 from integration import load_scenario
+from integration.figures.optional_figures import known
 from integration.sizing.budget import plan_budget
 from netstack import emulate
 
@@ -54,6 +55,35 @@ def test_clicks_and_orders() -> None:
     assert out["filter"] == pytest.approx(0.6 * out["clicks"], rel=0.03)
     assert out["join"] == pytest.approx((out["filter"] + 0.5 * out["orders"]) * 1.01, rel=0.03)
     assert out["window"] == pytest.approx(0.1 * out["join"] * 4 / 6, rel=0.1)  # two windows of three
+
+
+POLICIES = (
+    "straight_policy:Straight",
+    "policies.frozen_while_blocked:FrozenWhileBlocked",
+    "policies.longest_channel:LongestChannel",
+    "policies.per_channel:PerChannel",
+    "policies.burst:Burst",
+)
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_a_policy_keeps_the_throughput_and_shortens_checkpoints(
+    policy: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(EXAMPLES)
+    scenario = load_scenario(EXAMPLES / "slow_consumers.toml", policy=policy)
+    off = replace(scenario, config=replace(scenario.config, debloat_enabled=False))
+    (with_policy,), (without,) = emulate(scenario).steady, emulate(off).steady
+    rates = [sum(known(steady.vertices[-1].records_in_per_s)) for steady in (with_policy, without)]
+    assert rates[0] == pytest.approx(rates[1], rel=0.01)
+    assert with_policy.end_to_end_ms is not None
+    assert without.end_to_end_ms is not None
+    assert with_policy.end_to_end_ms < 0.7 * without.end_to_end_ms
+
+
+def test_every_policy_of_the_folder_is_run() -> None:
+    modules = {f"policies.{file.stem}" for file in (EXAMPLES / "policies").glob("*.py")}
+    assert modules == {policy.partition(":")[0] for policy in POLICIES[1:]}
 
 
 @pytest.mark.long

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
+from benches.studied_policies import STUDIED
 from buffers import gate_buffers, partition_buffers
 from flowcontrol import SavepointFormat
 from integration.extras import is_installed
@@ -268,16 +269,8 @@ TABLES = 0.03
 _TABLE_BYTES = 4 << 10
 """About what the files of a subtask's tables take beside what is in them."""
 
-_POLICIES = (
-    "flink",
-    "flink",
-    "frozen-while-blocked",
-    "longest-channel",
-    "per-channel",
-    "burst",
-    "longest-when-unblocked",
-)
-"""By name, as users may register more in a process, and the draw depends on nothing but the seed."""
+_POLICIES = ("flink", *STUDIED)
+"""By name, with Flink's twice as often as each other."""
 
 _STRATEGIES = (
     (None, 50),

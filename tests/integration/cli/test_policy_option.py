@@ -36,42 +36,44 @@ def with_policy(folder: Path, policy: str) -> Path:
 
 def test_a_scenario_file_names_its_policy(tmp_path: Path) -> None:
     assert load_scenario(FILE).config.debloat_policy == "flink"
-    scenario = load_scenario(with_policy(tmp_path, "per-channel"))
-    assert scenario.config.debloat_policy == "per-channel"
+    scenario = load_scenario(with_policy(tmp_path, "longest-when-unblocked"))
+    assert scenario.config.debloat_policy == "longest-when-unblocked"
     assert read_scenario(scenario_document(scenario)) == scenario
 
 
 def test_a_wrong_policy_is_named_with_the_right_ones(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="policy: 'per-chanel' is unknown; did you mean 'per-channel'"):
-        load_scenario(with_policy(tmp_path, "per-chanel"))
+    with pytest.raises(
+        InputError, match="policy: 'longest-when-unblokked' is unknown; did you mean 'longest-when-unblocked'"
+    ):
+        load_scenario(with_policy(tmp_path, "longest-when-unblokked"))
 
 
 def test_run_takes_a_policy_in_place_of_the_scenarios(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["run", str(FILE), "--json", "--policy", "frozen-while-blocked"]) == 0
-    frozen = json.loads(capsys.readouterr().out)
-    assert frozen["scenario"]["policy"] == "frozen-while-blocked"
+    assert main(["run", str(FILE), "--json", "--policy", "longest-when-unblocked"]) == 0
+    held = json.loads(capsys.readouterr().out)
+    assert held["scenario"]["policy"] == "longest-when-unblocked"
     assert main(["run", str(FILE), "--json"]) == 0
     literal = json.loads(capsys.readouterr().out)
-    assert frozen["steady"][0]["end_to_end_ms"] < 0.8 * literal["steady"][0]["end_to_end_ms"]
+    assert held["steady"][0]["end_to_end_ms"] < 0.8 * literal["steady"][0]["end_to_end_ms"]
 
 
 def test_the_text_of_a_run_says_which_policy_it_had(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["run", str(FILE), "--policy", "burst"]) == 0
-    assert "flink-2.2, policy burst, seed 1" in capsys.readouterr().out.splitlines()[0]
+    assert main(["run", str(FILE), "--policy", "longest-when-unblocked"]) == 0
+    assert "flink-2.2, policy longest-when-unblocked, seed 1" in capsys.readouterr().out.splitlines()[0]
     assert main(["run", str(FILE)]) == 0
     assert "policy" not in capsys.readouterr().out
 
 
 def test_a_wrong_policy_on_the_command_line_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["run", str(FILE), "--policy", "brust"]) == 2
+    assert main(["run", str(FILE), "--policy", "longest-when-blocked"]) == 2
     out, err = capsys.readouterr()
     assert out == ""
-    assert err == "--policy: 'brust' is unknown; did you mean 'burst'?\n"
+    assert err == "--policy: 'longest-when-blocked' is unknown; did you mean 'longest-when-unblocked'?\n"
 
 
 def test_a_policy_does_not_make_equal_scenarios_of_different_ones() -> None:
     scenario = load_scenario(FILE)
-    other = dataclasses.replace(scenario.config, debloat_policy="burst")
+    other = dataclasses.replace(scenario.config, debloat_policy="longest-when-unblocked")
     assert dataclasses.replace(scenario, config=other) != scenario
 
 
@@ -129,7 +131,10 @@ def test_code_is_run_where_its_user_says_so(code, capsys) -> None:
 
 
 def test_a_policy_on_the_command_line_keeps_that_of_the_file_from_being_imported(code) -> None:
-    assert load_scenario(code.with_name("job.toml"), policy="burst").config.debloat_policy == "burst"
+    assert (
+        load_scenario(code.with_name("job.toml"), policy="longest-when-unblocked").config.debloat_policy
+        == "longest-when-unblocked"
+    )
     assert not code.exists()
     assert load_scenario(FILE, policy=CODE).config.debloat_policy == CODE
     assert code.exists()

@@ -232,15 +232,16 @@ def test_a_policy_that_flink_lacks_has_no_lines_to_paste() -> None:
     """The policy is faster at each target; the options for it would be in no Flink."""
 
     def faster(name: str, seed: int) -> Measures:
-        if name.startswith("burst, "):
-            time, rate = CURVE.get(name.removeprefix("burst, "), CURVE["now"])
+        if name.startswith("longest-when-unblocked, "):
+            time, rate = CURVE.get(name.removeprefix("longest-when-unblocked, "), CURVE["now"])
             return measures(time / 2, rate)
         return curve(name, seed)
 
-    question = Question(policies=["burst"])
+    question = Question(policies=["longest-when-unblocked"])
     text = printed(advice(faster, question=question).recommendations)
     assert " ".join(text.split()).startswith(
-        "burst is better: with burst, target 300 ms, checkpoints take 160 ms"
+        "longest-when-unblocked is better: with longest-when-unblocked, target 300 ms, "
+        "checkpoints take 160 ms"
     )
     assert "taskmanager." not in text
     assert "docs/TRY_A_CHANGE.md" in text
@@ -248,7 +249,7 @@ def test_a_policy_that_flink_lacks_has_no_lines_to_paste() -> None:
 
 
 def test_where_the_jobs_own_policy_is_not_flinks_there_are_no_lines_and_the_reason_is_said() -> None:
-    config = dataclasses.replace(SCENARIO.config, debloat_policy="burst")
+    config = dataclasses.replace(SCENARIO.config, debloat_policy="longest-when-unblocked")
     text = printed([recommendation(curve, dataclasses.replace(SCENARIO, config=config))])
     assert text.startswith("Set the debloat target to 300 ms")
     assert "taskmanager." not in text

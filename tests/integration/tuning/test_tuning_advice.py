@@ -167,21 +167,22 @@ def test_a_step_of_the_load_is_run_for_the_chosen_target_alone() -> None:
 
 def test_another_policy_is_compared_with_the_best_setting_of_the_jobs_own() -> None:
     def better(name: str, seed: int) -> Measures:
-        if name == "burst, target 300 ms":
+        if name == "longest-when-unblocked, target 300 ms":
             return measures(60.0, 400.0)
-        return usual(name.removeprefix("burst, "), seed)
+        return usual(name.removeprefix("longest-when-unblocked, "), seed)
 
-    question = Question(policies=["flink", "burst"], only=(Mechanism.DEBLOATING,))
+    question = Question(policies=["flink", "longest-when-unblocked"], only=(Mechanism.DEBLOATING,))
     (found,) = advice(better, question=question).recommendations
-    assert (found.chosen, found.configuration) == ("burst, target 300 ms", [])
+    assert (found.chosen, found.configuration) == ("longest-when-unblocked, target 300 ms", [])
     assert found.words[0].startswith(
-        "burst is better: with burst, target 300 ms, checkpoints take 60 ms instead"
+        "longest-when-unblocked is better: with longest-when-unblocked, target 300 ms, "
+        "checkpoints take 60 ms instead"
     )
     (worse,) = advice(
-        lambda name, seed: usual(name.removeprefix("burst, "), seed), question=question
+        lambda name, seed: usual(name.removeprefix("longest-when-unblocked, "), seed), question=question
     ).recommendations
     assert worse.chosen == "target 500 ms"
-    assert worse.words[0].startswith("burst is not clearly better")
+    assert worse.words[0].startswith("longest-when-unblocked is not clearly better")
     assert worse.words[1].startswith("Set the debloat target to 500 ms")
 
 
@@ -198,24 +199,27 @@ def test_a_cost_that_no_figure_shows_is_said_behind_the_verdict() -> None:
 
 def test_of_several_better_policies_the_best_one_is_chosen() -> None:
     """The order in which the user names the policies does not matter."""
+    other = "flowcontrol:LongestWhenUnblockedPolicy"
 
     def better(name: str, seed: int) -> Measures:
-        if name == "burst, target 300 ms":
+        if name == "longest-when-unblocked, target 300 ms":
             return measures(100.0, 400.0, delay_ms=100.0)
-        if name == "per-channel, target 300 ms":
+        if name == f"{other}, target 300 ms":
             return measures(100.0, 480.0, delay_ms=100.0)
         return usual(name.partition(", ")[2] or name, seed)
 
-    for policies in (["burst", "per-channel"], ["per-channel", "burst"]):
+    for policies in (["longest-when-unblocked", other], [other, "longest-when-unblocked"]):
         question = Question(policies=["flink", *policies], only=(Mechanism.DEBLOATING,))
         (found,) = advice(better, question=question).recommendations
-        assert found.chosen == "per-channel, target 300 ms"
+        assert found.chosen == f"{other}, target 300 ms"
         assert sum("is better: with" in sentence for sentence in found.words) == 2
 
 
 def test_a_policy_or_target_that_the_job_cannot_have_is_refused() -> None:
-    with pytest.raises(InputError, match="policy: 'brust' is unknown; did you mean 'burst'"):
-        advice(question=Question(policies=["brust"]))
+    with pytest.raises(
+        InputError, match="policy: 'longest-when-blocked' is unknown; did you mean 'longest-when-unblocked'"
+    ):
+        advice(question=Question(policies=["longest-when-blocked"]))
 
 
 def test_limits_of_the_user_are_kept() -> None:

@@ -109,9 +109,11 @@ def test_the_lines_are_those_that_change_something() -> None:
 
 
 def test_a_policy_that_flink_lacks_has_no_lines() -> None:
-    setting = named("burst, target 500 ms", SCENARIO, policies=["flink", "burst"])
+    setting = named(
+        "longest-when-unblocked, target 500 ms", SCENARIO, policies=["flink", "longest-when-unblocked"]
+    )
     assert setting.lines(SCENARIO.config) == []
-    assert setting.apply(SCENARIO).config.debloat_policy == "burst"
+    assert setting.apply(SCENARIO).config.debloat_policy == "longest-when-unblocked"
 
 
 @pytest.mark.parametrize("setting", first_settings(SCENARIO), ids=lambda setting: setting.name)

@@ -181,7 +181,7 @@ def test_a_job_that_restarts_is_what_changes_have_made_it() -> None:
 
 def test_the_same_changes_give_the_same_numbers() -> None:
     changes = [
-        {"at": "2 s", "flink": {f"{DEBLOAT}.enabled": True}, "policy": "per-channel"},
+        {"at": "2 s", "flink": {f"{DEBLOAT}.enabled": True}, "policy": "longest-when-unblocked"},
         {"at": "4 s", "vertex": "sink", "service": "700 us"},
     ]
     first, second = run(*changes), run(*changes)
@@ -203,7 +203,7 @@ def test_changes_are_written_and_read_back() -> None:
     scenario = read_scenario(
         document(
             {"at": "2 s", "flink": {f"{DEBLOAT}.enabled": True, f"{DEBLOAT}.target": "300 ms"}},
-            {"at": "3 s", "policy": "frozen-while-blocked"},
+            {"at": "3 s", "policy": "longest-when-unblocked"},
             {"at": "4.5 s", "vertex": "sink", "service": "700 us", "service_skew": [1, 2.5]},
             {"at": "5 s", "vertex": "source", "rate": [10]},
         )
@@ -218,14 +218,14 @@ def test_a_change_is_told_as_a_file_would_have_it() -> None:
     scenario = read_scenario(
         document(
             {"at": "2 s", "flink": {f"{DEBLOAT}.enabled": True, f"{DEBLOAT}.target": "300 ms"}},
-            {"at": "3 s", "policy": "burst"},
+            {"at": "3 s", "policy": "longest-when-unblocked"},
             {"at": "4 s", "vertex": "sink", "service": "700 us", "service_skew": [1, 2.5]},
             {"at": "5 s", "vertex": "source", "rate": [3000, 12345678]},
         )
     )
     assert [str(change) for change in scenario.changes] == [
         f"{DEBLOAT}.enabled is true, {DEBLOAT}.target is 300 ms",
-        "policy is burst",
+        "policy is longest-when-unblocked",
         "sink: service is 700 us, sink: service_skew is 1, 2.5",
         "source: rate is 3000, 12345678",
     ]
