@@ -6,13 +6,16 @@ start of a process and its entry in a list, or within an answer that another pro
 
 from __future__ import annotations
 
+import multiprocessing
+import os
 import signal
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from multiprocessing.connection import wait
 from types import FrameType
 
-_HELD = (signal.SIGINT, signal.SIGTERM)
+from .stopping import STOPPING
 
 
 @contextmanager
@@ -25,7 +28,7 @@ def held_interrupts() -> Iterator[None]:
         yield
         return
     arrived: list[tuple[int, FrameType | None]] = []
-    handlers = {number: handler for number in _HELD if callable(handler := signal.getsignal(number))}
+    handlers = {number: handler for number in STOPPING if callable(handler := signal.getsignal(number))}
     try:
         for number in handlers:
             signal.signal(number, lambda *signalled: arrived.append(signalled))
@@ -39,7 +42,7 @@ def held_interrupts() -> Iterator[None]:
 
 @contextmanager
 def starting_processes() -> Iterator[None]:
-    """Delay signals while the block starts processes. These delay Ctrl-C until they call `take_ctrl_c`.
+    """Delay signals while the block starts processes. These delay Ctrl-C until they call `begin_worker`.
 
     New processes inherit which signals are blocked in this thread. For this process, blocking is not enough:
     another thread, such as one of NumPy's linear algebra, may receive the signal.
@@ -52,10 +55,19 @@ def starting_processes() -> Iterator[None]:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def take_ctrl_c(ignored: bool) -> None:
+def begin_worker(ignored: bool) -> None:
     """Let Ctrl-C end this worker process silently; the main process prints the message.
 
-    If the main process ignores Ctrl-C, as a background process of a shell does, so does the worker.
+    If the main process ignores Ctrl-C, as a background process of a shell does, so does the worker. The
+    worker also ends when the main process does, even if that was killed.
     """
+    threading.Thread(target=_end_with_parent, daemon=True).start()
     signal.signal(signal.SIGINT, signal.SIG_IGN if ignored else signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+
+
+def _end_with_parent() -> None:
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        wait([parent.sentinel])
+        os._exit(1)  # no process reads the results any more

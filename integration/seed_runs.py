@@ -26,7 +26,7 @@ from netstack import (
 
 from .emulating import emulate
 from .errors import WorkerError
-from .held_signals import starting_processes, take_ctrl_c
+from .held_signals import begin_worker, starting_processes
 
 PROCESSES = 2
 """Maximum number of processes that run scenarios."""
@@ -122,7 +122,7 @@ def worker_pool(processes: int) -> Iterator[ProcessPoolExecutor]:
     context = multiprocessing.get_context("spawn")
     ignored = signal.SIGINT in signal.pthread_sigmask(signal.SIG_BLOCK, ())
     with ProcessPoolExecutor(
-        processes, mp_context=context, initializer=take_ctrl_c, initargs=(ignored,)
+        processes, mp_context=context, initializer=begin_worker, initargs=(ignored,)
     ) as pool:
         try:
             yield pool

@@ -1,4 +1,4 @@
-"""Handling of Ctrl-C and SIGTERM: an orderly exit at any moment of a command.
+"""Handling of Ctrl-C, SIGTERM and SIGHUP: an orderly exit at any moment of a command.
 
 The effect of a signal depends on the state of the process::
 
@@ -33,6 +33,9 @@ AGAIN_S = 0.01
 
 LINE = "netstack: stopped"
 
+STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+"""Signals that stop a command: Ctrl-C, a supervisor, and a closed terminal."""
+
 _FATAL = 128
 """Offset of the exit status of a process that a signal ended; the signal's number is added."""
 
@@ -60,12 +63,13 @@ class StopSignals:
         self._report: Callable[[sys.UnraisableHookArgs], object] = sys.unraisablehook
 
     def install(self) -> None:
-        """Handle both signals. Until `work_begins`, they end the process."""
+        """Handle the signals. Until `work_begins`, they end the process. nohup still ignores SIGHUP."""
         if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
             # A shell ignores Ctrl-C for background processes. A blocked signal stays ignored, and trio works.
             signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-        for number in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(number, self.handle)
+        for number in STOPPING:
+            if number != signal.SIGHUP or signal.getsignal(number) is not signal.SIG_IGN:
+                signal.signal(number, self.handle)
         signal.signal(signal.SIGALRM, self._raise_again)
         self._report, sys.unraisablehook = sys.unraisablehook, self._swallowed
         atexit.register(_be_deaf)  # functions registered first run last
@@ -152,5 +156,5 @@ def _is_ctrl_c(error: BaseException | None) -> bool:
 
 def _be_deaf() -> None:
     """Ignore signals while the interpreter ends, because they would print a traceback."""
-    for number in (signal.SIGINT, signal.SIGTERM):
+    for number in STOPPING:
         signal.signal(number, signal.SIG_IGN)

@@ -2,7 +2,8 @@
 
 Results go to stdout and everything else to stderr. Exit status: 0 for success; 1 if a comparison is outside
 its tolerance, a configuration has an error or a warning, or a job failed permanently; 2 for a mistake of the
-user, with a line on stderr; 130 after Ctrl-C; 143 after SIGTERM.
+user, with a line on stderr; 130 after Ctrl-C, 143 after SIGTERM, 129 after SIGHUP, and 141 if the reader of a
+pipe ended.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from collections.abc import Sequence
 
 from cyclopts import App, CycloptsError, Group
 
+from ..errors import OutputError
 from ..stopping import LINE, STOP
 from .arguments import set_arguments, usage_problem
 from .exit_status import MISTAKE
@@ -54,6 +56,9 @@ def _import_compiled(arguments: Sequence[str]) -> None:
 def _run(arguments: Sequence[str] | None) -> int:
     if sys.stdout is None:  # closed by the parent process
         sys.stdout = os.fdopen(os.open(os.devnull, os.O_WRONLY), "w")
+        raise OutputError(
+            "stdout is closed, so the result would be lost; redirect it to a file or to /dev/null"
+        )
     from ..present.console import to_stdout  # imported here, because its library takes a while
 
     given = [_STDIN if argument == "-" else argument for argument in set_arguments(arguments)]

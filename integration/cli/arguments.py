@@ -187,14 +187,19 @@ def usage_error(command: str, problem: str) -> UsageError:
     return UsageError([f"netstack {command}: {problem}"])
 
 
+MOST = 100_000
+"""Maximum number of seeds, runs or partitions."""
+
+
 def require_some(command: str, option: str, number: int) -> None:
-    """Reject a number below 1.
+    """Reject a number below 1, or of more than `MOST`.
 
     Raises:
-        UsageError: the number is below 1; the message names the command and the option.
+        UsageError: the number is out of range; the message names the command and the option.
     """
-    if number < 1:
-        raise usage_error(command, f"{option} is {number}; it must be at least 1")
+    if not 1 <= number <= MOST:
+        bound = "at least 1" if number < 1 else f"at most {MOST:,}"
+        raise usage_error(command, f"{option} is {number}; it must be {bound}")
 
 
 def check_policies(command: str, names: Sequence[str]) -> None:

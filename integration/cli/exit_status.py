@@ -13,7 +13,8 @@ MISTAKE = 2
 """The user made mistakes; stderr has a line for each."""
 INTERRUPTED = 130
 TERMINATED = 143
-BROKEN_PIPE = 1
+BROKEN_PIPE = 141
+"""The reader of a pipe ended, as after SIGPIPE; 1 would be a failed check."""
 
 
 def failure_text(result: Result) -> str:

@@ -198,6 +198,8 @@ def _initial(begin: Begin) -> InitialCheckpoint | None:
     else:
         _require_no_start_options(begin)
         return None
+    if not path:
+        raise usage_error("run", f"{option} is empty; give the path of a checkpoint, or of a folder of them")
     # Imported here, because few runs need it and it takes a while.
     from ..storage.checkpoint_list import find_checkpoint
 

@@ -42,10 +42,15 @@ def report(error: BaseException) -> int:
             say("netstack: not enough memory; netstack size computes how much a job needs")
         case OSError():
             _drop_stdout()  # stdout may be the file that could not be written
-            say(f"netstack: {error}")
+            say(f"netstack: {_reason(error)}")
         case _:
             raise error
     return MISTAKE
+
+
+def _reason(error: OSError) -> str:
+    """Return the file and the reason. An error that names no file comes from writing stdout."""
+    return f"{error.filename or 'stdout'}: {error.strerror}" if error.strerror else str(error)
 
 
 def _drop_stdout() -> None:

@@ -50,6 +50,7 @@ from .arguments import (
     command_line,
     option_for,
     read_quantity,
+    require_some,
     usage_error,
     warn_of_bare_numbers,
     with_options,
@@ -251,8 +252,8 @@ def tune(
         json: Print everything as one JSON document.
     """
     require("statistics", "netstack tune")
-    if seeds is not None and seeds < 1:
-        raise usage_error("tune", f"--seeds: is {seeds}; at least 1 is needed")
+    if seeds is not None:
+        require_some("tune", "--seeds", seeds)
     if out is not None:
         require("report", "netstack tune --out")
     job = _job(file, running, access, allow_code)

@@ -334,6 +334,8 @@ class DirectoryOwnership:
             raise StorageError(
                 f"{self._directory} is in use by {self._owner()}; wait until that run ends"
             ) from None
+        except FileExistsError:
+            raise StorageError(f"{self._directory} is a file; give a directory for checkpoints") from None
         except (OSError, NotImplementedError) as error:
             reason = getattr(error, "strerror", None) or str(error)
             raise StorageError(f"{self._directory}: cannot be locked: {reason}") from error

@@ -70,6 +70,8 @@ from .user_code import NamedObject
 
 MAX_KEYS = 10_000_000
 """Maximum number of keys of a generator, since the frequency of each key is kept in memory."""
+MAX_DURATION_S = 366 * 86_400.0
+"""Maximum length of a run, in seconds."""
 
 _ROUNDING = 1e-9
 _LEAST_WINDOW_S = 0.001  # event time is in milliseconds, as in Flink
@@ -187,6 +189,9 @@ def _about_time(scenario: Scenario) -> Iterator[Problem]:
         yield "name", "is empty; give the scenario a name"
     if wrong := list(_positive("duration", duration)):
         yield from wrong
+        return
+    if duration > MAX_DURATION_S:
+        yield "duration", f"is {duration:g} s; it must be at most {time_text(MAX_DURATION_S)} (a year)"
         return
     if not 0 <= scenario.warmup_s < duration:
         text = f"is {time_text(scenario.warmup_s)}; it must be less than the duration, {time_text(duration)}"

@@ -93,6 +93,10 @@ MISTAKES: dict[str, tuple[list[str], str]] = {
         ["--from-savepoint", "x", "--from-checkpoint", "y"],
         "netstack run: give --from-checkpoint or --from-savepoint, not both",
     ),
+    "an empty path": (
+        ["--from-checkpoint", ""],
+        "netstack run: --from-checkpoint is empty; give the path of a checkpoint, or of a folder of them",
+    ),
     "a claim of nothing": (
         ["--claim-mode", "claim"],
         "netstack run: --claim-mode can be used only with --from-savepoint; add --from-savepoint, or remove "

@@ -248,7 +248,11 @@ def test_a_running_job_is_tuned_as_a_file_is(capsys: pytest.CaptureFixture[str])
             ["FILE", "--latency", "1ms", "--service", "2ms"],
             "netstack tune: --service and --latency can be used only with --from-flink",
         ),
-        (["FILE", "--seeds", "0"], "netstack tune: --seeds: is 0; at least 1 is needed"),
+        (["FILE", "--seeds", "0"], "netstack tune: --seeds is 0; it must be at least 1"),
+        (
+            ["FILE", "--seeds", "99999999999999999999"],
+            "netstack tune: --seeds is 99999999999999999999; it must be at most 100,000",
+        ),
         (["FILE", "--from-flink", "http://127.0.0.1:1"], "give either a scenario"),
         (["--from-flink", "http://127.0.0.1:1"], "http://127.0.0.1:1: cannot be reached"),
     ],

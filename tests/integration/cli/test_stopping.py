@@ -109,14 +109,20 @@ def test_a_signal_ends_a_run(number: signal.Signals, how: list[str], scenario: P
     assert (process.returncode, out, err) == (STATUS[number], b"", b"netstack: stopped\n")
 
 
-def test_sigterm_ends_a_comparison_and_its_processes(scenario: Path, tmp_path: Path) -> None:
+def test_the_end_of_a_comparison_is_the_end_of_its_processes(scenario: Path, tmp_path: Path) -> None:
     shutil.copy(ROOT / "tests/data/flink-reference/1x1_5MBs_off.json", tmp_path / "endless.json")
     scenario.write_text(NOTICED.replace('name = "short"', 'name = "endless"'))
-    with started(["compare", str(scenario), str(tmp_path)]) as process:
-        assert process.stderr is not None
-        assert b"ignores it" in process.stderr.readline()
-        out, err = ended_by(process, signal.SIGTERM)  # all of them have closed stderr by then
-    assert (process.returncode, out, err) == (exit_status.TERMINATED, b"", b"netstack: stopped\n")
+    ends = {
+        signal.SIGTERM: (exit_status.TERMINATED, b"netstack: stopped\n"),
+        signal.SIGHUP: (128 + signal.SIGHUP, b"netstack: stopped\n"),
+        signal.SIGKILL: (-signal.SIGKILL, b""),  # the worker processes notice that their parent is gone
+    }
+    for number, (status, message) in ends.items():
+        with started(["compare", str(scenario), str(tmp_path)]) as process:
+            assert process.stderr is not None
+            assert b"ignores it" in process.stderr.readline()
+            out, err = ended_by(process, number)  # all of them have closed stderr by then
+        assert (process.returncode, out, err) == (status, b"", message)
 
 
 IN_A_RUN = """

@@ -158,6 +158,12 @@ def test_whoever_leads_several_processes_has_the_directory(directory: Path) -> N
     assert taken == ["taken"]
 
 
+def test_a_file_in_place_of_the_directory_is_named(directory: Path) -> None:
+    directory.write_text("")
+    with pytest.raises(StorageError, match="is a file; give a directory for checkpoints"):
+        emulate(JOB, storage=DirectoryStorage(directory))
+
+
 def test_a_lock_that_cannot_be_held_is_told(directory: Path) -> None:
     directory.mkdir()
     (directory / LOCK_NAME).symlink_to("/dev/zero")

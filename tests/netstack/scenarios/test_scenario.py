@@ -112,6 +112,7 @@ LOOPED = job(vertices=THREE, edges=(*LOOP, Edge(source="stage2", target="after")
             "flink.execution.checkpointing.interval",
             "; Flink requires at least 10 ms",
         ),
+        (job(duration_s=1e20), "duration", "; it must be at most"),
         (job(config=NetworkConfig(segment_bytes=512)), FLINK + "memory.segment-size", "from 1 kb"),
         (job(config=NetworkConfig(heartbeat_timeout_s=0.0)), "flink.heartbeat.timeout", "more than 0"),
         (
