@@ -116,12 +116,14 @@ class TransferError(Exception):
     Attributes:
         note: The cause and a remedy.
         transient: Whether a retry may succeed, because the connection failed or broke.
+        answers: Whether the note tells of an answer, and not of a server that cannot be reached.
     """
 
-    def __init__(self, note: Note, *, transient: bool = False) -> None:
+    def __init__(self, note: Note, *, transient: bool = False, answers: bool = False) -> None:
         super().__init__(note)
         self.note = note
         self.transient = transient
+        self.answers = answers
 
 
 class TooLargeError(Exception):

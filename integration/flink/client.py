@@ -292,7 +292,7 @@ def fetch(url: str, *, timeout_s: float, largest: int, access: Access = ANONYMOU
     try:
         return ctrl_c_to_trio(trio.run)(follow)
     except trio.TooSlowError:
-        raise TransferError(Note(f"no answer within {timeout_s:g} s.")) from None
+        raise TransferError(Note(f"no complete answer within {timeout_s:g} s."), answers=True) from None
     except (httpx.HTTPError, httpx.InvalidURL, OSError, ImportError, ValueError) as error:
         # ImportError and ValueError: the environment names proxies that cannot be used.
         raise _transfer_error(error, url) from None
@@ -327,14 +327,17 @@ def _transfer_error(error: BaseException, url: str) -> TransferError:
     in_transfer = isinstance(error, httpx.TransportError)
     why = (_strerror(error) or one_line(error) or type(error).__name__).rstrip(".") + "."
     note = Note(why)
+    answers = isinstance(error, httpx.RemoteProtocolError) and "without sending a response" not in why
+    if answers:
+        note = Note(f"the answer is cut off, or is not HTTP: {why}")
     if isinstance(error, httpx.RemoteProtocolError) and url.startswith("http:"):
-        note = Note(f"{why} If the server speaks TLS, write https://.")
+        note = Note(f"{note} If the server speaks TLS, write https://.")
     elif in_transfer and url.startswith("https:") and not isinstance(error, httpx.ConnectError):
         note = Note(
             why, *_CLIENT_CERTIFICATE, advice="If the server asks for a certificate, set {} and {} to yours."
         )
     of_name_server = any(isinstance(cause, socket.gaierror) for cause in causes)
-    return TransferError(note, transient=in_transfer and not of_name_server)
+    return TransferError(note, transient=in_transfer and not of_name_server, answers=answers)
 
 
 def _about_server_certificate(error: ssl.SSLCertVerificationError) -> Note:
@@ -551,7 +554,8 @@ class LiveCluster:
                 raise self._too_large(path, f"{LARGEST_ANSWER >> 20} MiB") from None
             except TransferError as error:
                 if is_last or not error.transient:
-                    raise FlinkRestError(error.note.after(f"{self.name}: cannot be reached: ")) from None
+                    why = "" if error.answers else "cannot be reached: "
+                    raise FlinkRestError(error.note.after(f"{self.name}: {why}")) from None
             self._retries -= 1
             self._sleep(PAUSES_S[attempt])
             attempt += 1

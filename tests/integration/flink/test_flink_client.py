@@ -85,7 +85,7 @@ def test_the_address_of_a_page_of_the_web_interface_will_do(page):
         (sent(b"[-Infinity]"), "the answer is not JSON: Infinity at byte 2 is not a number in JSON"),
         (sent(b"[1e999]"), "the answer is not JSON: Number out of range"),
         (sent(b"[" + b"[]," * (1 << 19) + b"[]]"), "/config: the answer has more than 1,048,576 values"),
-        (sent(b'{"a": 1', length=100), "cannot be reached: peer closed connection"),
+        (sent(b'{"a": 1', length=100), "the answer is cut off, or is not HTTP: peer closed connection"),
         (sent(b'{"errors":', 500, length=100), "Flink answers 500: Internal Server Error"),
         (sent(b"[" * 50_000, 500), "Flink answers 500: Internal Server Error"),
         (sent(b'{"errors": ["told\\n so"]}', 503), "Flink answers 503: told so"),
@@ -227,7 +227,7 @@ def test_an_answer_that_drips_is_given_up(head, drip):
     with dripping(head, drip) as url, pytest.raises(FlinkRestError) as caught:
         RestClient(url, timeout_s=0.2).get("/config")
     (problem,) = caught.value.problems
-    assert problem.startswith(f"{url}: cannot be reached: no answer within 0.2 s")
+    assert problem.startswith(f"{url}: no complete answer within 0.2 s")
 
 
 def test_a_redirection_does_not_begin_the_time_anew():
@@ -238,5 +238,5 @@ def test_a_redirection_does_not_begin_the_time_anew():
         over.wait(0.15)
         sent(b"", 302, Location=f"{request.path}x")(request)
 
-    with answering(answer) as url, pytest.raises(FlinkRestError, match=r"no answer within 0\.2 s"):
+    with answering(answer) as url, pytest.raises(FlinkRestError, match=r"no complete answer within 0\.2 s"):
         RestClient(url, timeout_s=0.2).get("/config")
