@@ -329,7 +329,7 @@ def _transfer_error(error: BaseException, url: str) -> TransferError:
     note = Note(why)
     answers = isinstance(error, httpx.RemoteProtocolError) and "without sending a response" not in why
     if answers:
-        note = Note(f"the answer is cut off, or is not HTTP: {why}")
+        note = Note(f"the answer is incomplete or malformed: {why}")
     if isinstance(error, httpx.RemoteProtocolError) and url.startswith("http:"):
         note = Note(f"{note} If the server speaks TLS, write https://.")
     elif in_transfer and url.startswith("https:") and not isinstance(error, httpx.ConnectError):

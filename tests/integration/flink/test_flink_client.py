@@ -85,7 +85,7 @@ def test_the_address_of_a_page_of_the_web_interface_will_do(page):
         (sent(b"[-Infinity]"), "the answer is not JSON: Infinity at byte 2 is not a number in JSON"),
         (sent(b"[1e999]"), "the answer is not JSON: Number out of range"),
         (sent(b"[" + b"[]," * (1 << 19) + b"[]]"), "/config: the answer has more than 1,048,576 values"),
-        (sent(b'{"a": 1', length=100), "the answer is cut off, or is not HTTP: peer closed connection"),
+        (sent(b'{"a": 1', length=100), "the answer is incomplete or malformed: peer closed connection"),
         (sent(b'{"errors":', 500, length=100), "Flink answers 500: Internal Server Error"),
         (sent(b"[" * 50_000, 500), "Flink answers 500: Internal Server Error"),
         (sent(b'{"errors": ["told\\n so"]}', 503), "Flink answers 503: told so"),
@@ -94,7 +94,7 @@ def test_the_address_of_a_page_of_the_web_interface_will_do(page):
             "Flink answers 302: redirects to /config, which is not followed",
         ),
         (sent(b"", 302, Location="file:///etc/passwd"), "Flink answers 302: redirects to file:///etc/passwd"),
-        (sent(b"", 302, Location="http://[::1"), "cannot be reached"),
+        (sent(b"", 302, Location="http://[::1"), "the answer is incomplete or malformed: Invalid URL"),
         (
             sent(b"null"),
             "/config: does not answer as Flink's REST API does: there is null in place of an object",
