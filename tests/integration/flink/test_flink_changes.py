@@ -169,7 +169,9 @@ def test_metrics_of_the_attempt_before_are_not_taken_for_those_of_the_attempt_th
 
 # Over HTTP.
 
-TROUBLED = re.compile("cannot be reached: |the answer is incomplete|the answer is not JSON|Flink answers 503")
+TROUBLED = re.compile(
+    "cannot be reached: |no complete answer|the answer is incomplete|the answer is not JSON|Flink answers 503"
+)
 
 
 class OverHttp:
