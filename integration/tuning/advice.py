@@ -213,12 +213,13 @@ def _best_of_each(race: Race) -> list[Setting]:
 def _contenders(race: Race, runs: int) -> set[str]:
     """Return the settings that may still win by chance: the present one, the chosen one, and close ones.
 
-    Once the choice is known, return only the present and the chosen one, to make their figures more precise.
+    Once the choice is known, return only the present and the chosen one, to make their figures more precise,
+    and settings of other policies that may be better.
     """
     choice = race.choice()
     names = {NOW, *known([choice.chosen])}
     if runs > 1 and not race.undecided():
-        return names
+        return names | race.unclear()
     names |= {*race.votes(), *(name for _, name in choice.alternatives)}
     others = {each.policy for each in race.settings.values()} - {*OWN}
     groups = [race.finalists(), *([race.settings[NOW], *race.finalists([other])] for other in others)]

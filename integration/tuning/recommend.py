@@ -330,7 +330,63 @@ class Race:
         times = known(run.end_to_end_ms for run in runs.values())
         allowed_ms = max(SAME_MS, SAME_SHARE * fmean(times)) if times else 0.0
         precise = _standard_error(shares) <= SAME_THROUGHPUT and _standard_error(times) <= allowed_ms
-        return len(self.seeds_of(NOW)) > 1 and precise and not self.undecided()
+        return len(self.seeds_of(NOW)) > 1 and precise and not self.undecided() and not self.unclear()
+
+    def rivals(self) -> dict[str, str | None]:
+        """Return, for each other policy, its best setting that by means no setting of `OWN` matches."""
+        own = self.outcomes(among=[each for each in self.settings.values() if each.policy in OWN])
+        now = [each for each in own if each.name == NOW]
+        found: dict[str, str | None] = {}
+        for policy in known(each.policy for each in self.settings.values() if each.policy not in OWN):
+            if policy not in found:
+                theirs = self.outcomes(among=self.finalists([policy]))
+                best = self.choose([*now, *(each for each in theirs if not is_matched(each, own))]).chosen
+                found[policy] = None if best == NOW else best
+        return found
+
+    def unclear(self) -> set[str]:
+        """Return the settings of `rivals` whose runs do not show yet that they are better."""
+        own = self.choice().chosen or NOW
+        return {rival for rival in known(self.rivals().values()) if self.shown_gain(rival, own) is None}
+
+    def difference(self, name: str, other: str, figure: str) -> Estimate | None:
+        """Return the difference of a figure between two settings, from runs with the same seeds.
+
+        The figure is a field of `Measures`; "throughput_per_s" counts as a share of the present throughput.
+        """
+        now, others = self.finished(NOW), self.finished(other)
+
+        def value(run: Measures, seed: int) -> float | None:
+            found: float | None = getattr(run, figure)
+            if figure != "throughput_per_s":
+                return found
+            return quotient(found, now[seed].throughput_per_s) if seed in now else None
+
+        pairs = (
+            (value(run, seed), value(others[seed], seed))
+            for seed, run in self.finished(name).items()
+            if seed in others
+        )
+        return estimate((a - b for a, b in pairs if a is not None and b is not None), 4)
+
+    def shown_gain(self, name: str, other: str) -> str | None:
+        """Return the first figure in which a setting is better than another one; None: no difference shows.
+
+        The interval of the `difference` must exclude 0, so a single seed shows nothing.
+        """
+        for figure, sign in (("end_to_end_ms", -1), ("record_delay_ms", -1), ("throughput_per_s", 1)):
+            found = self.difference(name, other, figure)
+            if found is None or found.low is None or found.high is None:
+                continue
+            least = SAME_THROUGHPUT if figure == "throughput_per_s" else 0.0
+            if sign * found.mean > least and min(sign * found.low, sign * found.high) > 0:
+                return figure
+        return None
+
+    def loses_throughput(self, name: str, other: str) -> bool:
+        """Return whether a setting has a lower throughput than another one, by more than chance."""
+        found = self.difference(name, other, "throughput_per_s")
+        return found is not None and found.mean < -SAME_THROUGHPUT and found.greatest < 0
 
 
 def _standard_error(values: Sequence[float]) -> float:
@@ -620,20 +676,35 @@ def _about_policies(
     Return the best setting of another policy, if it is better than the chosen one, and a sentence for each
     policy.
     """
-    policies = dict.fromkeys(each.policy for each in race.settings.values() if each.policy not in OWN)
     before, than = settings[own], f" with {'the present setting' if own == NOW else own}"
-    of_own = race.outcomes(among=[each for each in race.settings.values() if each.policy in OWN])
-    now = [each for each in of_own if each.name == NOW]
-    better, said = list[Outcome](), []
-    for policy in known(policies):
-        theirs = [each for each in race.finalists([policy]) if each.name in settings]
-        unmatched = [each for each in race.outcomes(among=theirs) if not is_matched(each, of_own)]
-        chosen = race.choose([*now, *unmatched]).chosen
-        if chosen is not None and chosen != NOW:
-            better += [each for each in unmatched if each.name == chosen]
-            said.append(f"{policy} is better: with {chosen}, {effect(settings[chosen], before, than)}.")
-        else:
-            best = min((settings[each.name] for each in theirs), key=time_of, default=None)
-            figures = "" if best is None else f": with {best.name}, {effect(best, before, than)}"
+    better, said = [race.settings[NOW]], []
+    for policy, rival in race.rivals().items():
+        theirs = [settings[each.name] for each in race.finalists([policy]) if each.name in settings]
+        best = settings[rival] if rival is not None else min(theirs, key=time_of, default=None)
+        figures = "" if best is None else f": with {best.name}, {effect(best, before, than)}"
+        if best is None or rival is None:
             said.append(f"{policy} is not clearly better{figures}.")
-    return race.choose([*now, *better]).chosen if better else None, said
+        elif (gain := race.shown_gain(rival, own)) is None:
+            said.append(f"{policy}: no difference that {_seeds(best)}{figures}{_times(race, rival, own)}.")
+        elif race.loses_throughput(rival, own):
+            said.append(f"{policy} is not better at an equal throughput{figures}.")
+        else:
+            better.append(race.settings[rival])
+            delays = (best.mean("record_delay_ms"), before.mean("record_delay_ms"))
+            if gain == "record_delay_ms" and best.mean("end_to_end_ms") is not None:
+                figures += f", records take {milliseconds(delays[0])} instead of {milliseconds(delays[1])}"
+            said.append(f"{policy} is better{figures}.")
+    return race.choose(race.outcomes(among=better)).chosen if len(better) > 1 else None, said
+
+
+def _seeds(setting: SettingSummary) -> str:
+    return "1 seed shows" if len(setting.seeds) == 1 else f"{len(setting.seeds)} seeds show"
+
+
+def _times(race: Race, rival: str, own: str) -> str:
+    """Return the interval of the difference of two settings' times as text; empty for a single seed."""
+    checkpoints = race.difference(rival, own, "end_to_end_ms")
+    found = checkpoints or race.difference(rival, own, "record_delay_ms")
+    if found is None or found.low is None:
+        return ""
+    return f" (95 % interval of the difference with the same seeds: {found.low:.0f} to {found.high:.0f} ms)"
