@@ -138,14 +138,29 @@ class DebloatPolicy(ABC):
 def announcements(
     policy: DebloatPolicy, throughput: int, channels: Sequence[DebloatedChannel], now: float
 ) -> list[Announcement]:
-    """Run one step of `policy`; returns its announcements after checking them.
+    """Run one step of `policy`; returns its announcements after checking them and the gauges of the policy.
+
+    If the step fails, the gauges keep their values, since the job reads them once more at its end.
 
     Raises:
         AnnouncementError: if the policy does not return pairs of integers, if a channel index does not exist,
-            or if a size is outside the limits of the settings.
+            if a size is outside the limits of the settings, or if a gauge of the policy is not a number.
     """
+    before = policy.last_announced, policy.estimated_time_s
+    try:
+        checked = _checked(policy, policy.recalculate(throughput, channels, now), channels)
+        gauges = _gauges(policy)
+    except Exception:
+        policy.last_announced, policy.estimated_time_s = before
+        raise
+    policy.last_announced, policy.estimated_time_s = gauges
+    return checked
+
+
+def _checked(
+    policy: DebloatPolicy, answer: Iterable[Announcement] | None, channels: Sequence[DebloatedChannel]
+) -> list[Announcement]:
     name = type(policy).__qualname__
-    answer = policy.recalculate(throughput, channels, now)
     if answer is None:
         raise AnnouncementError(
             f"{name}.recalculate has returned None; it has to return (channel index, size) pairs, or ()"
@@ -168,6 +183,25 @@ def announcements(
                 f"{name} announces {size!r} bytes to channel {place!r}; both have to be whole numbers"
             ) from None
     return checked
+
+
+def _gauges(policy: DebloatPolicy) -> tuple[int, float]:
+    """Return `last_announced` and `estimated_time_s` of a policy.
+
+    Raises:
+        AnnouncementError: the first one is no whole number, or the second one no number.
+    """
+    name = type(policy).__qualname__
+    try:
+        size = index(policy.last_announced)
+    except TypeError:
+        wrong = f"{name}.last_announced is {policy.last_announced!r}"
+        raise AnnouncementError(f"{wrong}; it has to be a whole number of bytes") from None
+    try:
+        return size, float(policy.estimated_time_s)
+    except (TypeError, ValueError):
+        wrong = f"{name}.estimated_time_s is {policy.estimated_time_s!r}"
+        raise AnnouncementError(f"{wrong}; it has to be a number of seconds") from None
 
 
 def to_all(size: int, channels: Sequence[DebloatedChannel]) -> Iterator[Announcement]:

@@ -8,6 +8,7 @@ import os
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
+from operator import index
 
 from flowcontrol import POLICIES, DebloatPolicy, DebloatSettings
 
@@ -120,7 +121,7 @@ def policy_of(config: NetworkConfig) -> DebloatPolicy:
     )
     try:
         made = policy(settings)
-        _ = made.settings, made.last_announced, made.estimated_time_s
+        _ = made.settings, index(made.last_announced), float(made.estimated_time_s)
     except Exception as error:  # a user's policy may fail with any error
         raise PolicyError(f"{name!r} cannot be created with these options: {_in_a_line(error)}") from error
     return made

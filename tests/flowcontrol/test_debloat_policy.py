@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from flowcontrol import (
     POLICIES,
+    AnnouncementError,
     BufferDebloater,
     DebloatPolicy,
     DebloatSettings,
@@ -195,6 +196,40 @@ class Says(DebloatPolicy):
 def test_what_cannot_be_announced_is_an_error_that_names_the_policy(answer: object, problem: str) -> None:
     with pytest.raises((TypeError, ValueError), match=problem):
         announcements(Says(answer), 1, channels(1, 1), 0.0)
+
+
+class Shows(Says):
+    """Announces what it is given, and shows gauges that are no numbers of their kind."""
+
+    def __init__(self, answer: object, size: object, time_s: object = 0.0) -> None:
+        super().__init__(answer)
+        self.shown = size, time_s
+
+    def recalculate(self, throughput, channels, now):  # type: ignore[no-untyped-def]
+        self.last_announced, self.estimated_time_s = self.shown
+        return self.answer
+
+
+@pytest.mark.parametrize(
+    ("policy", "problem"),
+    [
+        (Shows((), 1000.5), "Shows.last_announced is 1000.5; it has to be a whole number of bytes"),
+        (Shows((), None), "Shows.last_announced is None; it has to be a whole number of bytes"),
+        (Shows((), 1000, None), "Shows.estimated_time_s is None; it has to be a number of seconds"),
+        (Shows([(0, 1000.5)], 1000.5), "Shows announces 1000.5 bytes to channel 0"),
+    ],
+    ids=["float", "none", "time", "both"],
+)
+def test_gauges_that_are_no_numbers_are_an_error_and_stay_as_they_were(policy: Shows, problem: str) -> None:
+    with pytest.raises(AnnouncementError, match=problem):
+        announcements(policy, 1, channels(1, 1), 0.0)
+    assert (policy.last_announced, policy.estimated_time_s) == (SETTINGS.starting_size, 0.0)
+
+
+def test_gauges_become_plain_numbers() -> None:
+    policy = Shows((), np.int64(1000), np.float64(0.5))
+    assert announcements(policy, 1, channels(1, 1), 0.0) == []
+    assert (type(policy.last_announced), type(policy.estimated_time_s)) == (int, float)
 
 
 def test_what_can_be_announced_comes_as_plain_numbers() -> None:

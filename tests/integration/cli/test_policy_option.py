@@ -200,6 +200,21 @@ def test_a_size_that_is_not_allowed_is_one_line(
     assert capsys.readouterr().err.splitlines()[-1].startswith(line)
 
 
+def test_a_size_in_force_that_is_no_whole_number_is_one_line(
+    working_directory: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = BAD_POLICY.replace("return", "self.last_announced = 2048.5\n        return")
+    (working_directory / "policy_of_fractions.py").write_text(text.replace("[(0, 99_999)]", "()"))
+    assert main(["run", str(FILE), "--policy", "policy_of_fractions:TooLarge"]) == 2
+    assert (
+        capsys.readouterr()
+        .err.splitlines()[-1]
+        .startswith(
+            "netstack: TooLarge.last_announced is 2048.5; it has to be a whole number of bytes (in subtask "
+        )
+    )
+
+
 def test_the_module_of_a_policy_may_lie_in_the_working_directory(
     working_directory: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
