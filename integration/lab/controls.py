@@ -116,7 +116,7 @@ def _of_vertex(vertex: Vertex) -> Iterator[Control]:
         rates = _text_of(vertex.source.rates, ", ")
         yield Control(RATE, _LABELS[RATE], "rate", rates, vertex=name, least=0.0, most=_MOST_RATE)
     elif vertex.source is None:
-        cost = format_duration(vertex.service[-1][1] if vertex.service else 0.0)
+        cost = _cost_text(vertex.service[-1][1] if vertex.service else 0.0)
         yield Control(
             SERVICE, _LABELS[SERVICE], "duration", cost, vertex=name, least=0.0, most=_MOST_SERVICE_S
         )
@@ -126,6 +126,11 @@ def _of_vertex(vertex: Vertex) -> Iterator[Control]:
 
 def _text_of(values: tuple[float, ...], separator: str) -> str:
     return separator.join(f"{value:.15g}" for value in values)
+
+
+def _cost_text(seconds: float) -> str:
+    """Return the cost of a record in milliseconds, so that all costs of a job have one unit."""
+    return f"{1e3 * seconds:.6g} ms"
 
 
 def words_of(change: ScheduledChange) -> str:
@@ -139,7 +144,7 @@ def words_of(change: ScheduledChange) -> str:
             text = "on" if value else "off"
         parts.append(f"{_of(key, None)} to {text}")
     of_vertex = {
-        SERVICE: None if change.service_s is None else format_duration(change.service_s),
+        SERVICE: None if change.service_s is None else _cost_text(change.service_s),
         SKEW: _text_of(change.service_skew, ":"),
         RATE: f"{_text_of(change.rates, ', ')} records/s" if change.rates else None,
     }

@@ -63,9 +63,9 @@ export function readDuration(text) {
   return found === null ? null : Number(found[1]) * SECONDS[found[2]];
 }
 
-// A text that a scenario takes, for where a slider stands.
+// A text that a scenario takes, for where a slider stands: in milliseconds below a second, as in all fields.
 export function writeDuration(seconds) {
-  return duration(seconds).replace("µ", "u");
+  return seconds > 0 && seconds < 1 ? `${threeDigits(seconds * 1e3)} ms` : duration(seconds);
 }
 
 // The first number of a text such as "3000, 2000"; null: there is none.
