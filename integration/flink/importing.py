@@ -11,11 +11,13 @@ from netstack import Scenario, Viewed
 
 from ..errors import FlinkRestError, Note, Parameter
 from .client import Answers, RestClient
+from .core_notes import core_notes
+from .cores_in_use import Processors
 from .fit_scenario import fit_scenario
 from .job import FlinkJob, JobState, read_job, read_running, unchanged
 from .measured import Measured, measured, read_checkpoints
 from .options import Overrides, check_names, input_kinds
-from .processor_time import Processors, burning_of
+from .processor_time import burning_of
 from .recording import Recording
 from .sampling import Samples, stands_still, take_samples, watch_time_s
 from .steadiness import unsteady
@@ -107,7 +109,8 @@ def import_scenario(
         checkpoints = read_checkpoints(client, running)
         notes: list[str] = []
         try:
-            burning = burning_of(running, samples, processors.hosts(samples), given, notes)
+            burning = burning_of(running, samples, processors.hosts(samples), given)
+            notes += core_notes(burning)
             scenario = fit_scenario(running, samples, given, notes, checkpoints, burning, state.managers)
         except FlinkRestError as error:  # missing paths may be the reason for the error
             raise FlinkRestError(*error.notes, *note_on_missing(client)) from None
