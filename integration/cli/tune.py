@@ -217,6 +217,8 @@ class TunedJob(NamedTuple):
     """Lines about changes of a running job while it was read; empty for a scenario file."""
     checkpoints: list[CheckpointResult]
     """The completed checkpoints that Flink reports; empty for a scenario file."""
+    if_cpu_bound: Scenario | None = None
+    """The job if its work is CPU-bound, where this is unknown."""
 
 
 OF_A_FILE, USUAL_TRIALS, USUAL_CONSTRAINTS = JobOptions(), TriedOptions(), ConstraintOptions()
@@ -266,7 +268,7 @@ def tune(
     prepare_folder(None if out is None else out / FOLDER)
     with LocalProcesses(os.cpu_count() or 1) as processes:
         run = _runner(scenario.name, out, master, processes)
-        advice = advise(scenario, run, question, axes, most_seeds=seeds)
+        advice = advise(scenario, run, question, axes, most_seeds=seeds, if_cpu_bound=job.if_cpu_bound)
     tuning = Tuning(
         command=command_line(),
         scenario=scenario_document(scenario),
@@ -317,7 +319,13 @@ def _job(file: Path | None, running: JobOptions, access: AccessOptions, allow_co
         load = {field.name: getattr(running, field.name) for field in fields(LoadOptions)}
         imported = read_flink(access.cluster(running.from_flink), running.job, ReadingOptions(**load))
         notes = [note for note in imported.notes if note not in imported.unsteady]
-        return TunedJob(imported.scenario, notes, imported.unsteady, imported.measured.checkpoints)
+        return TunedJob(
+            imported.scenario,
+            notes,
+            imported.unsteady,
+            imported.measured.checkpoints,
+            imported.if_cpu_bound,
+        )
     if running != OF_A_FILE:
         names = [each.name for each in fields(running)]
         given = [option_for(each) for each in names if getattr(running, each) != getattr(OF_A_FILE, each)]

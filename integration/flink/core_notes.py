@@ -10,7 +10,9 @@ from .options import EVERYWHERE
 from .processor_time import BURN, Burning, CoreUse, Task, share_with_core
 
 _MODE_OF_ONE = Parameter("service_mode", "throttle", of="VERTEX")
-_BURNS = Parameter("service_mode", BURN, of=EVERYWHERE)
+IF_CPU_BOUND = Parameter("service_mode", BURN, of=EVERYWHERE)
+"""Override that a note advises if it is unknown whether work is CPU-bound."""
+
 _CORES = Parameter("cores")
 
 _ASSUMED = "assuming that the work of tasks is not CPU-bound, but waits (for example for I/O)"
@@ -20,10 +22,9 @@ def core_notes(burning: Burning) -> Iterator[Note]:
     """Yield the assumptions about the work of tasks, for each machine on which the service mode matters."""
     for use in burning.uses:
         on_host = f"{', '.join(use.host.managers)}: "
-        tasks = use.burning(burning.vertices)
-        if tasks:
+        if tasks := use.burning(burning.vertices):
             yield from (note.after(on_host) for note in _notes_on_burning(use, tasks))
-        elif use.burns is None:
+        elif use in burning.in_doubt:
             yield _note_on_doubt(use).after(on_host)
 
 
@@ -58,9 +59,11 @@ def _notes_on_burning(use: CoreUse, tasks: Sequence[Task]) -> Iterator[Note]:
 
 def _note_on_doubt(use: CoreUse) -> Note:
     in_use = use.host.cores_in_use
-    advised, advice = _BURNS, "Set {} if the work is CPU-bound."
+    advised, advice = IF_CPU_BOUND, "Set {} if the work is CPU-bound."
     if in_use is None:
-        doubt = "there are fewer cores than tasks, and it is not reported whether their work is CPU-bound"
+        doubt = (
+            "there are fewer cores than tasks, and it is not reported whether the work of tasks is CPU-bound"
+        )
     elif use.used is None:
         doubt = "other tasks may run there, too, so it is unknown whether the work of this job is CPU-bound"
     elif use.cores == inf:

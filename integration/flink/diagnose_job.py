@@ -22,6 +22,7 @@ from ..diagnosis.rule_table import Diagnosis, diagnose
 from ..errors import Note
 from ..figures.optional_figures import complete
 from .client import Answers, RestClient, number
+from .core_notes import IF_CPU_BOUND
 from .fit_scenario import fit_scenario
 from .importing import Imported, check_shape, import_scenario, note_on_missing
 from .job import ended_job, read_ended, read_job, unchanged
@@ -80,7 +81,12 @@ def diagnose_job(
     pressure = _with_pressure(cluster, imported)
     steady = msgspec.structs.replace(imported.measured.steady, vertices=pressure.vertices)
     view = observation_of(imported.scenario, steady, imported.measured.checkpoints, pressure.waits)
-    about = [_note(note, wording) for note in imported.notes]
+    about = [_note(note, wording) for note in imported.notes if not _is_doubt(note)]
+    if len(about) < len(imported.notes):
+        about.append(
+            "It is unknown whether the work of tasks is CPU-bound, but no finding depends on it: all follow "
+            "from measured times."
+        )
     if pressure.replaced:
         names = ", ".join(pressure.replaced)
         about.append(
@@ -99,6 +105,11 @@ def _diagnosis(shown: Measured, view: Observation, latency_s: float | None, note
         notes=notes,
         windows=[diagnose(view)],
     )
+
+
+def _is_doubt(note: str) -> bool:
+    """Whether a note of an import says that it is unknown whether work is CPU-bound."""
+    return isinstance(note, Note) and IF_CPU_BOUND in note.parameters
 
 
 def _note(note: str, wording: Callable[[str], str]) -> str:

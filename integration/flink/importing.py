@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from math import inf
 from pathlib import Path
 
 from flowcontrol import readable
@@ -16,8 +17,8 @@ from .cores_in_use import Processors
 from .fit_scenario import fit_scenario
 from .job import FlinkJob, JobState, read_job, read_running, unchanged
 from .measured import Measured, measured, read_checkpoints
-from .options import Overrides, check_names, input_kinds
-from .processor_time import burning_of
+from .options import EVERYWHERE, Overrides, check_names, input_kinds
+from .processor_time import BURN, burning_of
 from .recording import Recording
 from .sampling import Samples, stands_still, take_samples, watch_time_s
 from .steadiness import unsteady
@@ -46,6 +47,11 @@ class Imported(Viewed):
     unsteady: list[str]
     """The notes on rates and queues that changed while the job was read; empty if none did."""
     measured: Measured
+    if_cpu_bound: Scenario | None = field(default=None, repr=False)
+    """The scenario if its work is CPU-bound, where this is unknown and `scenario` assumes that it waits.
+
+    None: it is known, or makes no difference.
+    """
     job: FlinkJob = field(repr=False)
     """The job as the cluster describes it."""
     state: JobState = field(repr=False)
@@ -112,6 +118,11 @@ def import_scenario(
             burning = burning_of(running, samples, processors.hosts(samples), given)
             notes += core_notes(burning)
             scenario = fit_scenario(running, samples, given, notes, checkpoints, burning, state.managers)
+            if_cpu_bound = None
+            if any(use.cores < inf for use in burning.in_doubt):
+                burns = replace(given, service_mode={EVERYWHERE: BURN, **given.service_mode})
+                burning = burning_of(running, samples, processors.hosts(samples), burns)
+                if_cpu_bound = fit_scenario(running, samples, burns, [], checkpoints, burning, state.managers)
         except FlinkRestError as error:  # missing paths may be the reason for the error
             raise FlinkRestError(*error.notes, *note_on_missing(client)) from None
         shown = measured(client.url, running, samples, checkpoints)
@@ -121,11 +132,14 @@ def import_scenario(
     moving = unsteady(running, samples, checkpoints, scenario)
     if undecided:
         scenario = with_input_kinds(scenario, undecided, shown, notes, emulating)
+        if if_cpu_bound is not None:
+            if_cpu_bound = replace(if_cpu_bound, edges=scenario.edges)
     return Imported(
         scenario=scenario,
         notes=list(dict.fromkeys(moving + notes + general)),
         unsteady=moving,
         measured=shown,
+        if_cpu_bound=if_cpu_bound,
         job=running,
         state=state,
         samples=samples,

@@ -198,6 +198,11 @@ class Burning:
     """The use of cores on each machine."""
 
     @property
+    def in_doubt(self) -> list[CoreUse]:
+        """The machines on which it is unknown whether work is CPU-bound, and may matter."""
+        return [use for use in self.uses if use.burns is None and not use.burning(self.vertices)]
+
+    @property
     def vertices(self) -> set[str]:
         """The ids of the vertices with CPU-bound work."""
         return {vertex_id for vertex_id, mode in self.modes.items() if mode == BURN}

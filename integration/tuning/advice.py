@@ -7,6 +7,8 @@
    each seed alone chooses the same setting, or an equally good one. Then the present and the chosen setting
    get more seeds until their figures are precise.
 4. The chosen setting is run with a step of the load, if it debloats.
+5. If it is unknown whether the work is CPU-bound, the chosen setting runs against the present one with such
+   work. If it does not win there, all settings run so.
 
 For a large job (`is_large`), fewer targets are tried, each setting runs with one seed, and step 4 is left
 out.
@@ -15,9 +17,11 @@ out.
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Sequence
-from itertools import islice
+from itertools import islice, zip_longest
 from math import inf, sqrt
 from typing import NamedTuple
+
+import msgspec
 
 from netstack import Scenario
 
@@ -56,6 +60,9 @@ _LUCK = 0.10
 square root of n."""
 _LUCK_OF_THROUGHPUT = 0.01
 
+WORK = "work"
+"""Name of the label of runs with CPU-bound work, where this is unknown."""
+
 RunPoints = Callable[[Sequence[Point], str], list[PointRow]]
 """Function that runs points and returns their rows in the same order.
 
@@ -77,17 +84,27 @@ def advise(
     axes: Sequence[Axis] = (),
     *,
     most_seeds: int | None = None,
+    if_cpu_bound: Scenario | None = None,
 ) -> Advice:
     """Run the settings that may help a job, and recommend one for each combination of the values of `axes`.
 
-    `most_seeds`: maximum number of seeds for a setting; by default `MOST_SEEDS`, or 1 for a large job.
+    Args:
+        scenario: The job.
+        run: Runs points.
+        question: The settings to compare, and their limits.
+        axes: Conditions under which advice is given.
+        most_seeds: Maximum number of seeds for a setting; by default `MOST_SEEDS`, or 1 for a large job.
+        if_cpu_bound: The job if its work is CPU-bound, where this is unknown. The words of a recommendation
+            then say whether it is the same for this job, or give the other one. Its runs are not in the rows.
 
     Raises:
         UsageError: the scenario makes no sense with some value of an axis, a target or a policy.
     """
+    grid = Grid(tuple(axes), 1)
+    others = [] if if_cpu_bound is None else [varied for _, varied in grid.combinations(if_cpu_bound)]
     contests = [
-        _contest(Race(varied, question.limits, labels), question, most_seeds)
-        for labels, varied in Grid(tuple(axes), 1).combinations(scenario)
+        _contest(Race(varied, question.limits, labels), question, most_seeds, other)
+        for (labels, varied), other in zip_longest(grid.combinations(scenario), others)
     ]
     rows: list[PointRow] = []
     found: dict[int, Recommendation] = {}
@@ -95,7 +112,7 @@ def advise(
     while waves:
         why = next(wave.why for wave in waves.values())
         new = run([point for wave in waves.values() for point in wave.points], why)
-        rows += new
+        rows += [row for row in new if WORK not in row.labels]
         left = iter(new)
         for number, wave in list(waves.items()):
             try:
@@ -114,7 +131,7 @@ class _Wave(NamedTuple):
 
 
 def _contest(
-    race: Race, question: Question, most_seeds: int | None
+    race: Race, question: Question, most_seeds: int | None, if_cpu_bound: Scenario | None
 ) -> Generator[_Wave, Sequence[PointRow], Recommendation]:
     """Yield the points to run, wave by wave. Return the recommendation at the end."""
     scenario = race.scenario
@@ -145,7 +162,36 @@ def _contest(
     if stepping is not None:
         labels = {**race.conditions, SETTING: chosen}
         race.add_rows((yield _Wave("a step of the load", [point_of(stepping, labels, probe="step")])))
-    return recommend(race)
+    found = recommend(race)
+    if if_cpu_bound is None:
+        return found
+    other = Race(if_cpu_bound, race.constraints, {**race.conditions, WORK: "CPU-bound"})
+    verdict, *details = found.words
+    words = [verdict, (yield from _if_cpu_bound(other, race, found)), *details]
+    return msgspec.structs.replace(found, words=words)
+
+
+def _if_cpu_bound(
+    other: Race, race: Race, found: Recommendation
+) -> Generator[_Wave, Sequence[PointRow], str]:
+    """Return a sentence on the recommendation if the work is CPU-bound. `other` has no settings yet.
+
+    The chosen setting runs against the present one. If it does not win again, or is the present one, all
+    settings run, with one seed each.
+    """
+    settings = list(race.settings.values())
+    first = [each for each in settings if each.name in (NOW, found.chosen)]
+    for tried in (first, settings) if len(first) > 1 else (settings,):
+        added = other.add_settings(tried)
+        yield from _run(other, added, other.scenario.seed, "the advice if the work is CPU-bound")
+        again = recommend(other)
+        if (again.verdict, again.chosen) == (found.verdict, found.chosen):
+            return "It is unknown whether the work of tasks is CPU-bound or waits; the advice is the same."
+    lines = f" ({'; '.join(again.configuration)})" if again.configuration else ""
+    return (
+        "It is unknown whether the work of tasks is CPU-bound or waits. This advice holds if it waits. If it "
+        f"is CPU-bound: {again.words[0].removesuffix('.')}{lines}."
+    )
 
 
 def _valid(scenario: Scenario, settings: Sequence[Setting]) -> list[Setting]:

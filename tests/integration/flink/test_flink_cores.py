@@ -21,6 +21,7 @@ from integration.flink import Imported, Overrides, Recorder, Recording, import_s
 from integration.flink.client import Refused, RestClient
 from integration.flink.core_notes import core_notes
 from integration.flink.cores_in_use import CPU_LOAD, CPU_TIME, Host, Processors
+from integration.flink.diagnose_job import diagnose_job
 from integration.flink.job import FlinkEdge, FlinkJob, FlinkVertex, host_of
 from integration.flink.processor_time import Burning, Task, burning_of, share_with_core, shares_of_core
 from integration.flink.recording import packed
@@ -151,7 +152,7 @@ class TestRule:
         burning, notes = read(machine(2, None))
         assert burning == Burning()
         assert notes == [
-            "tm0, tm1: there are fewer cores than tasks, and it is not reported whether their work is "
+            "tm0, tm1: there are fewer cores than tasks, and it is not reported whether the work of tasks is "
             "CPU-bound; assuming that the work of tasks is not CPU-bound, but waits (for example for I/O). "
             "Set service_mode={'': 'burn'} if the work is CPU-bound."
         ]
@@ -574,6 +575,27 @@ class TestImport:
         waits = imported(with_processors(0.1), tmp_path)
         assert scenario_toml(waits.scenario) == scenario_toml(plain.scenario)
         assert not any("core" in note for note in waits.notes)
+
+    IN_DOUBT = RECORDINGS / "flink-2.3.0_wordcount_on1s.json.gz"
+
+    def test_where_it_is_unknown_the_import_has_the_job_for_both_cases(self) -> None:
+        waits = import_scenario(Recording(self.IN_DOUBT))
+        burns = import_scenario(Recording(self.IN_DOUBT), overrides=Overrides(service_mode={"": "burn"}))
+        assert [vertex.service_mode for vertex in waits.scenario.vertices] == ["throttle", "throttle"]
+        assert waits.if_cpu_bound is not None
+        assert scenario_toml(waits.if_cpu_bound) == scenario_toml(burns.scenario)
+        assert burns.if_cpu_bound is None
+
+    def test_there_is_one_case_where_it_is_known(self, tmp_path: Path) -> None:
+        for used in (0.1, 0.95):
+            assert imported(with_processors(used), tmp_path).if_cpu_bound is None
+
+    def test_a_diagnosis_does_not_depend_on_it(self) -> None:
+        notes = diagnose_job(Recording(self.IN_DOUBT)).notes
+        assert [note for note in notes if "CPU-bound" in note] == [
+            "It is unknown whether the work of tasks is CPU-bound, but no finding depends on it: all follow "
+            "from measured times."
+        ]
 
     def test_a_recording_keeps_it_without_the_hosts(self, tmp_path: Path) -> None:
         document = json.loads(json.dumps(with_processors(0.95)).replace("tm1", "secret-7"))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from integration.tuning.advice import Advice, advise
+from integration.tuning.advice import WORK, Advice, advise
 from integration.tuning.axes import Axis
 from integration.tuning.choice import Constraints
 from integration.tuning.measures import Measures
@@ -71,8 +71,9 @@ def usual(name: str, seed: int) -> Measures:
 class Cluster:
     """Runs points: keeps them, with why they were run, and makes up their rows."""
 
-    def __init__(self, figures: Figures = usual) -> None:
+    def __init__(self, figures: Figures = usual, if_cpu_bound: Figures = usual) -> None:
         self.figures = figures
+        self.if_cpu_bound = if_cpu_bound
         self.calls: list[tuple[str, list[Point]]] = []
 
     def __call__(self, points: Sequence[Point], why: str) -> list[PointRow]:
@@ -80,7 +81,8 @@ class Cluster:
         return [self._row(point) for point in points]
 
     def _row(self, point: Point) -> PointRow:
-        found = self.figures(point.labels[SETTING], point.seed)
+        figures = self.if_cpu_bound if WORK in point.labels else self.figures
+        found = figures(point.labels[SETTING], point.seed)
         if found is None:
             return failed_row(point, "out of luck")
         return PointRow(
@@ -106,12 +108,13 @@ def advice(
     scenario: Scenario = SCENARIO,
     question: Question | None = None,
     axes: Sequence[Axis] = (),
+    if_cpu_bound: Scenario | None = None,
     **limits: float,
 ) -> Advice:
     """What is advised for made-up figures."""
     run = figures if isinstance(figures, Cluster) else Cluster(figures)
     asked = Question(constraints=Constraints(**limits)) if question is None else question
-    return advise(scenario, run, asked, axes)
+    return advise(scenario, run, asked, axes, if_cpu_bound=if_cpu_bound)
 
 
 def recommendation(

@@ -280,6 +280,63 @@ def test_limits_of_the_user_are_kept() -> None:
     assert none.constraints == Constraints(max_checkpoint_ms=10.0)
 
 
+CPU_BOUND = replace(SCENARIO, name="cpu-bound")
+IN_DOUBT = "It is unknown whether the work of tasks is CPU-bound or waits"
+
+
+class TestWorkThatMayBeCpuBound:
+    """Advice for a job whose work may be CPU-bound, or may wait."""
+
+    def test_the_chosen_setting_is_run_against_the_present_one(self) -> None:
+        cluster = Cluster()
+        advised = advice(cluster, if_cpu_bound=CPU_BOUND)
+        (found,) = advised.recommendations
+        assert found.words[1] == f"{IN_DOUBT}; the advice is the same."
+        why, points = cluster.calls[-1]
+        assert why == "the advice if the work is CPU-bound"
+        assert [(point.name, point.labels["setting"]) for point in points] == [
+            ("cpu-bound", "target 500 ms"),
+            ("cpu-bound", "now"),
+        ]
+        assert all("work" not in row.labels for row in advised.rows)
+        assert found.seeds == recommendation().seeds
+
+    def test_where_it_does_not_win_again_both_are_advised(self) -> None:
+        def costly(name: str, seed: int) -> Measures:
+            found = usual(name, seed)
+            return measures(found.end_to_end_ms, 300.0) if name.endswith("500 ms") else found
+
+        (found,) = advice(Cluster(if_cpu_bound=costly), if_cpu_bound=CPU_BOUND).recommendations
+        assert (found.verdict, found.chosen) == ("set", "target 500 ms")
+        assert found.words[1] == (
+            f"{IN_DOUBT}. This advice holds if it waits. If it is CPU-bound: Set the debloat target to "
+            "300 ms: checkpoints take 351 ms instead of 6.00 s, throughput unchanged "
+            "(taskmanager.network.memory.buffer-debloat.enabled: true; "
+            "taskmanager.network.memory.buffer-debloat.target: 300 ms)."
+        )
+
+    def test_all_settings_are_run_where_the_present_one_stays(self) -> None:
+        def alike(name: str, seed: int) -> Measures:
+            return measures(100.0)
+
+        kept = Cluster(alike, if_cpu_bound=alike)
+        (found,) = advice(kept, if_cpu_bound=CPU_BOUND).recommendations
+        assert (found.verdict, found.words[1]) == ("keep", f"{IN_DOUBT}; the advice is the same.")
+        assert len(kept.calls[-1][1]) > 5
+        (found,) = advice(Cluster(alike), if_cpu_bound=CPU_BOUND).recommendations
+        assert found.words[1].startswith(
+            f"{IN_DOUBT}. This advice holds if it waits. If it is CPU-bound: Set "
+        )
+
+    def test_each_value_of_an_axis_has_its_own_answer(self) -> None:
+        axes = option_axes(["execution.checkpointing.interval=10s,20s"])
+        found = advice(axes=axes, if_cpu_bound=CPU_BOUND).recommendations
+        assert [each.words[1] for each in found] == [f"{IN_DOUBT}; the advice is the same."] * 2
+
+    def test_nothing_is_said_where_it_is_known(self) -> None:
+        assert not any(IN_DOUBT in words for words in recommendation().words)
+
+
 JOB = Scenario(
     name="job",
     duration_s=4.0,
