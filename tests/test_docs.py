@@ -8,7 +8,8 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
 FOLDERS = {".ci", "benches", "buffers", "docs", "flowcontrol", "integration", "netstack", "tests"}
-CODE = re.compile(r"`([^`\n]+)`")
+CODE = re.compile(r"`([^`\n]+)`(\s+of\s+commit\s)?")
+"""Code in a sentence, and whether it is a file of an earlier commit."""
 PATH = re.compile(r"[\w.-]+(/[\w.-]+)+/?")
 LINK = re.compile(r"\]\(([^)#\s]+)?(?:#([^)\s]+))?\)")
 
@@ -24,7 +25,8 @@ def anchors_of(text: str) -> set[str]:
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=name_of)
 def test_files_named_in_a_document_exist(document: Path) -> None:
-    paths = [code for code in CODE.findall(document.read_text("utf-8")) if PATH.fullmatch(code)]
+    codes = CODE.findall(document.read_text("utf-8"))
+    paths = [code for code, earlier in codes if PATH.fullmatch(code) and not earlier]
     missing = [path for path in paths if path.partition("/")[0] in FOLDERS and not (ROOT / path).exists()]
     assert missing == []
 
