@@ -6,7 +6,7 @@
 BIN := .venv/bin
 # One process more than there are cores, as tests also wait; at most four.
 PROCESSES := $(shell n=$$(getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2); echo $$((n < 4 ? n + 1 : 4)))
-PYTEST := $(BIN)/pytest --numprocesses=$(PROCESSES) --dist=loadfile --no-loadscope-reorder
+PYTEST := $(BIN)/pytest --numprocesses=$(PROCESSES) --dist=loadgroup --no-loadscope-reorder
 export PYTHON
 
 help: ## list these commands
@@ -41,8 +41,9 @@ test: env ## lint, and beside it the tests
 tests: env ## the tests with warnings as errors, on up to four cores
 	$(PYTEST) -m "not long"
 
-test-long: env ## the tests that take long: whole references, many storms, clusters, sessions of their own
+test-long: env ## the tests that take long: whole references, many storms, clusters, sessions of their own, more fuzz
 	$(PYTEST) -m long
+	$(PYTEST) tests/fuzz --hypothesis-profile=long
 
 test-compiled: env ## the tests of the core once more, compiled, in a copy of this checkout
 	@sh .ci/test-compiled.sh

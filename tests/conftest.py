@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import os
-import re
 import signal
 from collections.abc import Iterator
-from functools import cache
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -20,11 +17,12 @@ if TYPE_CHECKING:
     from xdist.remote import Producer
     from xdist.scheduler import LoadScopeScheduling
 
-ROOT = Path(__file__).parents[1]
 SPARK = "spark"
 
 # A loaded machine makes any example slow; speed is measured in benches. Examples are other ones in each run.
 settings.register_profile("netstack", deadline=None, max_examples=50)
+settings.register_profile("long", settings.get_profile("netstack"), max_examples=1000)
+settings.register_profile("hours", settings.get_profile("netstack"), max_examples=100_000)
 settings.load_profile("netstack")
 
 
@@ -51,37 +49,32 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadScopeScheduling:
-    """Divide the tests among the processes of a run by files; one process has the shared Spark session.
-
-    The files that share the session come first, so that all processes of the run end together.
-    """
+    """Divide the tests among the processes of a run by files; one process has the shared Spark session."""
     from xdist.scheduler import LoadScopeScheduling  # here, since a run in one process needs no xdist
 
     class Scheduling(LoadScopeScheduling):
         def _split_scope(self, nodeid: str) -> str:
-            return SPARK if shares_spark(nodeid) else nodeid.partition("::")[0]
+            return SPARK if nodeid.endswith(f"@{SPARK}") else nodeid.partition("::")[0]
 
     return Scheduling(config, log)
 
 
+@pytest.hookimpl(tryfirst=True)  # before xdist appends the name of the group to those of its tests
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Put the files first that share the Spark session, then those that start a Spark of their own."""
+    """Put the tests first that share the Spark session, then the files that start a Spark of their own.
+
+    So all processes of a run end together.
+    """
     starting = {item.path for item in items if item.get_closest_marker("spark")}
-    items.sort(key=lambda item: (not shares_spark(item.nodeid), item.path not in starting))
+    items.sort(key=lambda item: (not shares_spark(item), item.path not in starting))
+    for item in items:
+        if shares_spark(item):
+            item.add_marker(pytest.mark.xdist_group(SPARK))
 
 
-@cache
-def _functions_with_spark(file: str) -> frozenset[str]:
-    """Return the functions of a file that take the fixture `spark`."""
-    found = re.findall(rf"def (\w+)\((?:[^)]*\W)?{SPARK}\W", Path(file).read_text("utf-8"))
-    return frozenset(found)
-
-
-def shares_spark(nodeid: str) -> bool:
-    """Whether a test requests the fixture `spark`, or is in a file whose own fixtures do."""
-    file, *_, test = nodeid.split("::")
-    names = _functions_with_spark(str(ROOT / file))
-    return test.partition("[")[0] in names or any(not name.startswith("test_") for name in names)
+def shares_spark(item: pytest.Item) -> bool:
+    """Whether a test or one of its fixtures requests the fixture `spark`."""
+    return isinstance(item, pytest.Function) and SPARK in item.fixturenames
 
 
 @pytest.fixture(scope="session")

@@ -55,54 +55,50 @@ def load(folder: Path, fault: str) -> tuple[Fault, ...]:
     return load_scenario(file).faults
 
 
-@pytest.mark.parametrize(
-    ("text", "fault"),
-    [
-        (KILL + 'at = "12 s"', KillSubtask(when=AtTime(12.0), subtask=STAGE)),
-        (
-            KILL + 'on = "acknowledgement"\nnumber = 2',
-            KillSubtask(when=OnAcknowledgement(number=2, subtask=STAGE), subtask=STAGE),
+ROWS: list[tuple[str, Fault]] = [
+    (KILL + 'at = "12 s"', KillSubtask(when=AtTime(12.0), subtask=STAGE)),
+    (
+        KILL + 'on = "acknowledgement"\nnumber = 2',
+        KillSubtask(when=OnAcknowledgement(number=2, subtask=STAGE), subtask=STAGE),
+    ),
+    (
+        KILL + 'on = "acknowledgement"\nnumber = 2\nfrom = "source"\nfrom_subtask = 0',
+        KillSubtask(when=OnAcknowledgement(number=2, subtask=SubtaskName("source", 0)), subtask=STAGE),
+    ),
+    (
+        f'kind = "kill_task_manager"\ntask_manager = "stage1"\non = "buffer"\nnumber = 3\n{CHANNEL}',
+        KillTaskManager(
+            when=OnChannel(item=ChannelItem.BUFFER, number=3, source=SubtaskName("source", 0), target=STAGE),
+            task_manager="stage1",
         ),
-        (
-            KILL + 'on = "acknowledgement"\nnumber = 2\nfrom = "source"\nfrom_subtask = 0',
-            KillSubtask(when=OnAcknowledgement(number=2, subtask=SubtaskName("source", 0)), subtask=STAGE),
+    ),
+    (
+        LINK + f'on = "barrier"\nnumber = 1\n{CHANNEL}',
+        CutLink(
+            when=OnChannel(item=ChannelItem.BARRIER, number=1, source=SubtaskName("source", 0), target=STAGE),
+            from_task_manager="source",
+            to_task_manager="stage1",
         ),
-        (
-            f'kind = "kill_task_manager"\ntask_manager = "stage1"\non = "buffer"\nnumber = 3\n{CHANNEL}',
-            KillTaskManager(
-                when=OnChannel(
-                    item=ChannelItem.BUFFER, number=3, source=SubtaskName("source", 0), target=STAGE
-                ),
-                task_manager="stage1",
-            ),
-        ),
-        (
-            LINK + f'on = "barrier"\nnumber = 1\n{CHANNEL}',
-            CutLink(
-                when=OnChannel(
-                    item=ChannelItem.BARRIER, number=1, source=SubtaskName("source", 0), target=STAGE
-                ),
-                from_task_manager="source",
-                to_task_manager="stage1",
-            ),
-        ),
-        (
-            LINK + 'at = "1 s"\nfor = "500 ms"',
-            CutLink(when=AtTime(1.0), from_task_manager="source", to_task_manager="stage1", for_s=0.5),
-        ),
-        (
-            'kind = "delay_messages"\nat = "1 s"\nmessages = "trigger"\ndelay = "2 s"\nfor = "500 ms"',
-            DelayMessages(when=AtTime(1.0), messages="trigger", delay_s=2.0, for_s=0.5),
-        ),
-        (
-            'kind = "drop_messages"\nat = "1 s"\nmessages = "acknowledge"\nfor = "1 s"\nvertex = "stage1"',
-            DropMessages(when=AtTime(1.0), messages="acknowledge", for_s=1.0, vertex="stage1"),
-        ),
-        ('kind = "fail_upload"\nat = "1 s"\nfor = "1 s"', FailUpload(when=AtTime(1.0), for_s=1.0)),
-        ('kind = "fill_storage"\nat = "1 s"', FillStorage(when=AtTime(1.0))),
-        ('kind = "fill_storage"\nat = "1 s"\nfor = "1 s"', FillStorage(when=AtTime(1.0), for_s=1.0)),
-    ],
-)
+    ),
+    (
+        LINK + 'at = "1 s"\nfor = "500 ms"',
+        CutLink(when=AtTime(1.0), from_task_manager="source", to_task_manager="stage1", for_s=0.5),
+    ),
+    (
+        'kind = "delay_messages"\nat = "1 s"\nmessages = "trigger"\ndelay = "2 s"\nfor = "500 ms"',
+        DelayMessages(when=AtTime(1.0), messages="trigger", delay_s=2.0, for_s=0.5),
+    ),
+    (
+        'kind = "drop_messages"\nat = "1 s"\nmessages = "acknowledge"\nfor = "1 s"\nvertex = "stage1"',
+        DropMessages(when=AtTime(1.0), messages="acknowledge", for_s=1.0, vertex="stage1"),
+    ),
+    ('kind = "fail_upload"\nat = "1 s"\nfor = "1 s"', FailUpload(when=AtTime(1.0), for_s=1.0)),
+    ('kind = "fill_storage"\nat = "1 s"', FillStorage(when=AtTime(1.0))),
+    ('kind = "fill_storage"\nat = "1 s"\nfor = "1 s"', FillStorage(when=AtTime(1.0), for_s=1.0)),
+]
+
+
+@pytest.mark.parametrize(("text", "fault"), ROWS)
 def test_a_fault_is_read(tmp_path: Path, text: str, fault: Fault) -> None:
     assert load(tmp_path, text) == (fault,)
 

@@ -6,7 +6,6 @@ import json
 from collections.abc import Callable
 from copy import deepcopy
 from functools import cache
-from random import Random
 from typing import Any
 
 import jsonschema
@@ -25,10 +24,8 @@ from netstack import (
 )
 from netstack.scenarios.quantities import DURATION_S, RATE_BYTES_PER_S, SIZE_BYTES, parse_flink_size
 from netstack.scenarios.value_kinds import DEFINITIONS, RATE, TIME
-from tests.fuzz.mutation import mutated
-from tests.fuzz.scenario_doors import documents, words
-
-DOCUMENTS = 1500
+from tests.fuzz.damage import documents
+from tests.fuzz.test_scenarios import scenarios, words
 
 
 @cache
@@ -49,33 +46,20 @@ def is_read(document: Any) -> bool:
     return True
 
 
-@pytest.mark.parametrize("document", documents(), ids=lambda document: document["name"])
+@pytest.mark.parametrize("document", scenarios(), ids=lambda document: document["name"])
 def test_scenarios_of_the_project_are_valid(document: dict[str, Any]) -> None:
     errors = [error.message for error in validator().iter_errors(document)] if is_read(document) else []
     assert errors == []
 
 
-def test_whatever_is_read_is_valid_and_most_of_what_is_not_is_found() -> None:
-    random = Random(20)
-    read = refused = found = 0
-    for _ in range(DOCUMENTS):
-        document: Any = random.choice(documents())
-        for _ in range(random.choice((1, 1, 2))):
-            document = mutated(random, document, words())
-        if not isinstance(document, dict):
-            continue
-        if is_read(document):
-            read += 1
-            assert [error.message for error in validator().iter_errors(document)] == []
-        else:
-            refused += 1
-            found += not is_valid(document)
-    assert read > DOCUMENTS / 20
-    assert found > refused / 2
+@given(documents(scenarios(), words()))
+def test_a_document_that_is_read_is_valid(document: Any) -> None:
+    if isinstance(document, dict) and is_read(document):
+        assert [error.message for error in validator().iter_errors(document)] == []
 
 
 def plain() -> dict[str, Any]:
-    return deepcopy(next(each for each in documents() if each["name"] == "2x2_200KBs_off"))
+    return deepcopy(next(each for each in scenarios() if each["name"] == "2x2_200KBs_off"))
 
 
 def put(*path: Any, value: Any) -> Callable[[dict[str, Any]], None]:

@@ -6,13 +6,13 @@ import gzip
 import json
 import socket
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from functools import cache
-from pathlib import Path
-from random import Random
 from typing import Any
 
 import msgspec
+import pytest
+from hypothesis import strategies as st
 
 from integration.errors import FlinkRestError
 from integration.flink.client import LiveCluster
@@ -23,46 +23,52 @@ from integration.flink.recording import Recorder, Recording
 from integration.lint.check import lint
 from netstack import OPTIONS, InputError, Scenario, scenario_document, scenario_toml
 
-from .door import Arguments, Door, refused, scratch, written
-from .mutation import as_json, draw_value, encoded, mutated, spoilt, words_in
-
-ROOT = Path(__file__).resolve().parents[2]
+from .damage import (
+    MISTAKES,
+    ODD_VALUES,
+    ROOT,
+    SELDOM,
+    as_json,
+    changed,
+    damaged,
+    documents,
+    door,
+    encoded,
+    refused,
+    words_in,
+    written,
+)
 
 _JOINS = Overrides(inputs={EVERYWHERE: "join"})
 """Overrides with which an import emulates nothing, because emulations take long."""
 
 
-@cache
-def recordings() -> list[dict[str, Any]]:
-    """The recordings of the project."""
-    files = [*ROOT.glob("tests/data/flink-rest/*.json.gz"), *ROOT.glob("docs/examples/*.json.gz")]
-    return [json.loads(gzip.decompress(file.read_bytes())) for file in sorted(files)]
+RECORDINGS = [
+    json.loads(gzip.decompress(file.read_bytes()))
+    for file in sorted([*ROOT.glob("tests/data/flink-rest/*.json.gz"), *ROOT.glob("docs/examples/*.json.gz")])
+]
+WORDS = words_in(*RECORDINGS)
 
 
-@cache
-def _words() -> list[str]:
-    return words_in(*recordings())
+@st.composite
+def recordings(draw: st.DrawFn) -> bytes:
+    """A recording with mistakes, most of them in answers; some are compressed."""
+    tree: Any = draw(st.sampled_from(RECORDINGS))
+    for _ in range(draw(MISTAKES)):
+        answers = tree.get("answers") if isinstance(tree, dict) else None
+        if isinstance(answers, dict) and answers and not draw(SELDOM):
+            path = draw(st.sampled_from([*answers]))
+            tree = {**tree, "answers": answers | {path: draw(changed(answers[path], WORDS))}}
+        else:
+            tree = draw(changed(tree, WORDS))
+    data = draw(as_json(st.just(tree)))
+    if draw(SELDOM):
+        data = draw(damaged(st.just(gzip.compress(data, compresslevel=1, mtime=0)), SELDOM))
+    return data
 
 
-def recorded(random: Random) -> Iterator[Arguments]:
-    """Recordings with some things wrong, most of them in an answer."""
-    while True:
-        tree: Any = random.choice(recordings())
-        for _ in range(random.choice((0, 1, 1, 2, 4, 8))):
-            answers = tree.get("answers") if isinstance(tree, dict) else None
-            if isinstance(answers, dict) and answers and random.random() < 0.9:
-                path = random.choice(list(answers))
-                tree = {**tree, "answers": {**answers, path: mutated(random, answers[path], _words())}}
-            else:
-                tree = mutated(random, tree, _words())
-        data = as_json(random, tree, 0.03)
-        if random.random() < 0.1:
-            data = gzip.compress(data, compresslevel=1, mtime=0)
-            data = spoilt(random, data) if random.random() < 0.5 else data
-        yield (data,)
-
-
-def check_recording(data: bytes) -> bool:
+@door(recordings(), 0.2)
+def test_recordings(data: bytes) -> bool:
     """A recording becomes a scenario and a recording of the same, or is refused; so with a diagnosis."""
     file = written("recording.json", data)
     try:
@@ -112,15 +118,12 @@ _HEADS = (
 )
 
 
-def answers(random: Random) -> Iterator[Arguments]:
-    """What a server may send to a GET, whole or not."""
-    words = ["jobs", "status", "id"]
-    while True:
-        tree: Any = {"jobs": [{"id": "a", "status": "RUNNING"}]}
-        body = as_json(random, mutated(random, tree, words), 0.2)
-        head = random.choice((_HEAD, _HEAD, *_HEADS))
-        data = head % len(body) + body
-        yield (spoilt(random, data) if random.random() < 0.6 else data,)
+@st.composite
+def answers(draw: st.DrawFn) -> bytes:
+    """Bytes that a server may send to a GET."""
+    body = draw(as_json(documents([{"jobs": [{"id": "a", "status": "RUNNING"}]}], ["jobs", "status", "id"])))
+    head = draw(st.sampled_from((_HEAD, *_HEADS)))
+    return draw(damaged(st.just(head % len(body) + body)))
 
 
 class _Server:
@@ -145,15 +148,15 @@ class _Server:
                     pass
 
 
-@cache
-def _server(folder: Path) -> _Server:
-    """The server of this process, which its folder stands for."""
-    return _Server()
+_server = cache(_Server)
 
 
-def check_answer(data: bytes) -> bool:
+# A compressed answer that is damaged leaves generators within httpx for the garbage collector to close.
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning", "ignore::ResourceWarning")
+@door(answers(), 0.5)
+def test_answers(data: bytes) -> bool:
     """An answer is JSON or a refusal with a status, or the cluster is refused."""
-    server = _server(scratch())
+    server = _server()
     server.data = data
     try:
         answer = LiveCluster(server.url, timeout_s=5.0, sleep=lambda seconds: None).answer("/jobs")
@@ -186,26 +189,25 @@ _LINES = (
 )
 
 
-def configurations(random: Random) -> Iterator[Arguments]:
-    """Files of options: lines of the formats that there are, options with any values, spoilt bytes."""
-    names = [option.name for option in OPTIONS.values()]
-    while True:
-        lines = random.choices(_LINES, k=random.choice((1, 2, 2, 4)))
-        for _ in range(random.choice((0, 1, 3, 6))):
-            value = draw_value(random)
-            shown = str(value) if isinstance(value, str) else json.dumps(value)
-            lines.append(f"{random.choice(names)}: {shown}")
-        if random.random() < 0.02:
-            lines.append(random.choice(("[", "a: {", "- ")) * random.choice((50, 200, 3000)))
-        name = random.choice(("config.yaml", "flink-conf.yaml", "deployment.yaml"))
-        yield (
-            name,
-            encoded(random, "\n".join(lines) + "\n", 0.5),
-            random.choice((None, "1.12", "1.20", "2.2")),
-        )
+@st.composite
+def configurations(draw: st.DrawFn) -> tuple[str, bytes, str | None]:
+    """A file of options in one of the formats, with any values, and a version of Flink."""
+    lines = draw(st.lists(st.sampled_from(_LINES), min_size=1, max_size=4))
+    for name in draw(st.lists(st.sampled_from([option.name for option in OPTIONS.values()]), max_size=6)):
+        value = draw(ODD_VALUES)
+        lines.append(f"{name}: {value if isinstance(value, str) else json.dumps(value)}")
+    if draw(SELDOM):
+        lines.append(draw(st.sampled_from(("[", "a: {", "- "))) * draw(st.sampled_from((50, 200, 3000))))
+    data = draw(damaged(encoded("\n".join(lines) + "\n"), SELDOM))
+    return (
+        draw(st.sampled_from(("config.yaml", "flink-conf.yaml", "deployment.yaml"))),
+        data,
+        draw(st.sampled_from((None, "1.12", "1.20", "2.2"))),
+    )
 
 
-def check_configuration(name: str, data: bytes, flink: str | None) -> bool:
+@door(configurations())
+def test_configurations(name: str, data: bytes, flink: str | None) -> bool:
     """A file is checked, with every finding on one line, or is refused."""
     try:
         report = lint(written(name, data), flink)
@@ -215,10 +217,3 @@ def check_configuration(name: str, data: bytes, flink: str | None) -> bool:
     for finding in report.findings:
         assert "\n" not in finding.message + finding.advice
     return True
-
-
-DOORS = [
-    Door("recording", recorded, check_recording, 15, 0.01),
-    Door("answer", answers, check_answer, 100, 0.05),
-    Door("config", configurations, check_configuration, 1_000, 0.5),
-]
