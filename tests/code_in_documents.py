@@ -1,14 +1,15 @@
-"""The blocks of code in the documents: what they are written in, what they say, what comes after them."""
+"""Blocks of code in the documents, and the commands in these and in the text."""
 
 from __future__ import annotations
 
-import contextlib
-import io
 import re
 import shlex
 import tomllib
+from code import InteractiveConsole
 from collections.abc import Iterator, Mapping
+from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass
+from io import StringIO
 from itertools import pairwise
 from pathlib import Path
 from types import MappingProxyType
@@ -74,16 +75,20 @@ def write_scenarios(document: Path, folder: Path) -> list[Path]:
 
 
 def run(document: Path, names: dict[str, Any], files: Mapping[str, Path] = NO_FILES) -> list[tuple[str, str]]:
-    """Run the Python of a document in order; return what blocks printed, and what the page says they do.
+    """Paste the Python of a document into a prompt, block by block.
 
-    `files` says where files are that others than this process read or write.
+    `files`: paths of files that other processes read or write, by their names in the document. Returns for
+    each block the text that it prints, and the text that the document shows below it.
     """
     printed = []
+    console = InteractiveConsole(names)
     for text, output in programs(document):
         for name, path in files.items():
             text = text.replace(f'"{name}"', repr(str(path)))
-        with contextlib.redirect_stdout(io.StringIO()) as shown:
-            exec(compile(text, document.name, "exec"), names)
+        with redirect_stdout(StringIO()) as shown, redirect_stderr(StringIO()) as mistakes:
+            for line in [*text.splitlines(), ""]:
+                console.push(line)
+        assert not re.search("Traceback|SyntaxError", mistakes.getvalue()), mistakes.getvalue()
         printed.append((shown.getvalue(), output or shown.getvalue()))
     return printed
 

@@ -1,12 +1,8 @@
-"""The code in the documents is what a reader may type: it runs, and prints what the page says it prints."""
+"""Code in the documents runs, and prints the text below it; commands and files in them exist."""
 
 import json
 import re
-from code import InteractiveConsole
-from collections.abc import Iterator
-from contextlib import redirect_stderr, redirect_stdout
 from importlib.util import find_spec
-from io import StringIO
 from pathlib import Path
 
 import pytest
@@ -30,16 +26,7 @@ from tests.code_in_documents import (
 ELSEWHERE = {"README.md", "docs/RECOVERY.md", "docs/SHUFFLE.md"}
 """Those whose Python needs Spark (tests/integration/test_code_of_spark.py)."""
 
-LANGUAGES = {
-    "",
-    "json",
-    "python",
-    "sh",
-    "text",
-    "toml",
-    "yaml",
-    "{eval-rst}",
-}
+LANGUAGES = {"", "json", "python", "sh", "text", "toml", "yaml", "{eval-rst}"}
 WITH_PYTHON = [
     document for document in DOCUMENTS if programs(document) and name_of(document) not in ELSEWHERE
 ]
@@ -47,8 +34,8 @@ TARGETS = set(re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text("utf-8"), 
 
 
 @pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """Where a reader works: it has the examples, and what comes of the page."""
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The working directory of a reader: it contains the examples, and the files that the page writes."""
     (tmp_path / "docs").symlink_to(ROOT / "docs")
     monkeypatch.chdir(tmp_path)
     return tmp_path
@@ -61,24 +48,14 @@ def test_the_python_of_a_document_prints_what_it_says(document: Path, folder: Pa
         assert printed == said
 
 
-PAGES = [document for document in WITH_PYTHON if document.parent != ROOT]
-
-
-@pytest.mark.parametrize("document", PAGES, ids=name_of)
-def test_the_python_of_a_page_can_be_pasted_into_a_prompt(document: Path, folder: Path) -> None:
-    write_scenarios(document, folder)
-    console = InteractiveConsole()
-    for text, said in programs(document):
-        with redirect_stdout(StringIO()) as shown, redirect_stderr(StringIO()) as mistakes:
-            for line in [*text.splitlines(), ""]:
-                console.push(line)
-        assert (mistakes.getvalue(), shown.getvalue()) == ("", said or "")
-
-
 @pytest.mark.parametrize("document", DOCUMENTS, ids=name_of)
-def test_the_scenarios_of_a_document_load(document: Path, folder: Path) -> None:
+def test_blocks_of_a_document_are_in_a_known_language(document: Path, folder: Path) -> None:
     for file in write_scenarios(document, folder):
         assert load_scenario(file).name == file.stem
+    for block in blocks(document):
+        assert block.language in LANGUAGES
+        if block.language == "json":
+            assert isinstance(json.loads(block.text), dict)
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=name_of)
@@ -116,16 +93,6 @@ def _options(command: App) -> set[str]:
     return {"--help", *names}
 
 
-def test_the_json_of_the_documents_is_json() -> None:
-    texts = [block.text for document in DOCUMENTS for block in blocks(document) if block.language == "json"]
-    assert [type(json.loads(text)) for text in texts] == [dict] * len(texts) != []
-
-
-def test_a_block_of_code_says_what_it_is_written_in() -> None:
-    languages = {block.language for document in DOCUMENTS for block in blocks(document)}
-    assert languages <= LANGUAGES
-
-
 def test_a_part_of_a_file_is_what_stands_there() -> None:
     shown = [part for document in DOCUMENTS for part in parts(document)]
     for text, file in shown:
@@ -139,26 +106,3 @@ def test_few_blocks_are_marked_as_not_run() -> None:
     notes = [note for note in every if not note.startswith(PART)]
     assert all(note.startswith("not run by the tests: ") for note in notes)
     assert len(notes) <= 8
-
-
-PAGE = """
-<!-- why -->
-```python
-print(1)
-```
-
-```text
-2
-```
-
-`netstack run --sed 3` and `make demo`
-"""
-
-
-def test_these_tests_see_what_they_look_for(folder: Path) -> None:
-    page = folder / "page.md"
-    page.write_text(PAGE, "utf-8")
-    assert run(page, {}) == [("1\n", "2\n")]
-    assert [block.note for block in blocks(page)] == ["why", ""]
-    wrong = [words for words in commands(page) if not _exists(words)]
-    assert wrong == [["netstack", "run", "--sed", "3", "..."]]
