@@ -455,7 +455,7 @@ class CostModel:
         3e-9,
         "Time to read the load of one subpartition, for adaptive partition selection.",
     )
-    """Measured in a Flink 2.3.0 by ``python -m tests.flink.look_cost``.
+    """Measured in a Flink 2.3.0.
 
     A source that sends records of 21 bytes to eight consumers took 80 ns of processor time for a record
     without the selection, and 92, 101, 106 and 108 ns with the traverse sizes 2, 4, 6 and 8 (medians of five
