@@ -33,9 +33,6 @@ netstack.cluster       distributed_run, distributed_scenario, orders_and_reports
 
 from .checkpoints.recovery import ClaimMode as ClaimMode
 from .checkpoints.recovery import InitialCheckpoint as InitialCheckpoint
-from .checkpoints.savepoints import SavepointEnd as SavepointEnd
-from .checkpoints.savepoints import SavepointRequest as SavepointRequest
-from .checkpoints.savepoints import SavepointRequests as SavepointRequests
 from .checkpoints.state_reader import StateEntry as StateEntry
 from .checkpoints.state_reader import keyed_entries as keyed_entries
 from .checkpoints.state_reader import operator_lists as operator_lists

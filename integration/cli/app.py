@@ -134,7 +134,6 @@ _COMMANDS = {
     "Checkpoints": {
         "checkpoints": "List the checkpoints in a directory, and verify their files.",
         "state": "Show the states of a checkpoint: sizes, skew, large keys.",
-        "savepoint": "Take a savepoint of a running job, and perhaps stop it.",
     },
     "Spark": {
         "shuffle": "Shuffle the rows of a file inside Spark, and write them to another.",

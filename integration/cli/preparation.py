@@ -6,7 +6,7 @@ import dataclasses
 import errno
 import os
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,7 +19,6 @@ from netstack import (
     ClaimMode,
     FileLayout,
     InitialCheckpoint,
-    SavepointRequests,
     Scenario,
     ScenarioError,
     SourceError,
@@ -169,22 +168,6 @@ def _own_directory(scenario: Scenario, file: Path, stack: ExitStack) -> Director
     if not storage.is_local:
         say(f"{file}: {_DIRECTORY_KEY}: cannot be locked; make sure that no other run uses this directory")
     return storage
-
-
-def requests_to(storage: FileLayout | None) -> AbstractContextManager[SavepointRequests | None]:
-    """Accept savepoint requests of other processes during the block, if checkpoints are on this machine.
-
-    Raises:
-        ScenarioError: the request folder cannot be created.
-    """
-    if storage is None:
-        return nullcontext()
-    from ..storage.directory import DirectoryStorage
-    from ..storage.savepoint_requests import RequestFolder
-
-    if not (isinstance(storage, DirectoryStorage) and storage.is_local):
-        return nullcontext()
-    return RequestFolder(storage.root).opened()
 
 
 def _initial(begin: Begin) -> InitialCheckpoint | None:

@@ -33,7 +33,7 @@ from ..present.progress import Report, progress
 from ..present.run import TracePrinter, print_result
 from .arguments import AllowCode, Flag, Whole, command_line, usage_error
 from .exit_status import FAILED, failure_text
-from .preparation import FROM_NOTHING, Begin, checkpoints_of, load_runnable, opened, requests_to
+from .preparation import FROM_NOTHING, Begin, checkpoints_of, load_runnable, opened
 
 _MANY_CHANNELS = 10_000
 """With more channels than this, building the job takes seconds."""
@@ -114,11 +114,7 @@ def _run(
         try:
             if place.on_spark:
                 return _on_spark(scenario, file, place.master, trace, storage, initial)
-            with (
-                opened(scenario, file) as ready,
-                requests_to(storage if place.real_time else None) as requests,
-                _progress(ready) as report,
-            ):
+            with opened(scenario, file) as ready, _progress(ready) as report:
                 return emulate(
                     ready,
                     storage=storage,
@@ -127,7 +123,6 @@ def _run(
                     meanwhile=report,
                     trace=trace,
                     real_time=place.real_time,
-                    savepoint_requests=requests,
                 )
         except JobFailedError as error:
             return error.result

@@ -17,7 +17,7 @@ from __future__ import annotations
 import os
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -61,7 +61,6 @@ from netstack import (
 from ..extras import require
 from ..storage.directory import DirectoryStorage, storage_at
 from ..storage.rocksdb import table_stores
-from ..storage.savepoint_requests import RequestFolder
 from .data_files import has_scheme, read_files, require_columns, require_path
 from .driver import allows_barriers, count_slots, is_local, local_slots, no_executor, run_cancellable
 from .failure_causes import first_cause, is_from_spark, one_line, was_raised_in_task
@@ -406,10 +405,7 @@ async def _take_part(job: Job, context: BarrierTaskContext) -> Report:
         streams = await mesh.connect(meeting.addresses, meeting.secret)
     storage = DirectoryStorage(job.checkpoints)
     initial = None if job.initial is None else storage_at(job.initial)
-    with table_stores(job.assignment.scenario) as tables, ExitStack() as stack:
-        requests = None
-        if task == 0 and storage.is_local:
-            requests = stack.enter_context(RequestFolder(storage.root).opened())
+    with table_stores(job.assignment.scenario) as tables:
         report = await run_task_manager(
             job.assignment,
             task,
@@ -417,7 +413,6 @@ async def _take_part(job: Job, context: BarrierTaskContext) -> Report:
             storage,
             initial=initial,
             tables=tables,
-            savepoint_requests=requests,
             on_start=Noting(context).note if task == 0 else None,
         )
     rendezvous.finish()

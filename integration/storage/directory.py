@@ -100,14 +100,6 @@ class DirectoryStorage(FileLayout):
         """
         return nullcontext() if self._ownership is None else self._ownership.held()
 
-    def is_in_use(self) -> bool:
-        """Whether a run, of this process or another, owns the directory.
-
-        Raises:
-            StorageError: The state of the lock cannot be determined.
-        """
-        return self._ownership is not None and self._ownership.is_taken()
-
     def free_location(self, directory: str | None, name: str) -> str:
         """Return a location for a savepoint, independent of the working directory."""
         if directory is not None and "://" not in directory:
@@ -343,24 +335,6 @@ class DirectoryOwnership:
             yield
         finally:
             self._lock.release()
-
-    def is_taken(self) -> bool:
-        """Whether a run holds the lock.
-
-        Raises:
-            StorageError: The state of the lock cannot be determined.
-        """
-        if self._lock.is_locked:
-            return True
-        if not (self._directory / LOCK_NAME).exists():
-            return False
-        try:
-            with self.held():
-                return False
-        except StorageError as error:
-            if isinstance(error.__cause__, OSError):
-                raise
-            return True
 
     def _owner(self) -> str:
         try:

@@ -22,6 +22,7 @@ from ..engine.agenda import Agenda, Timer
 from ..engine.randomness import Randomness
 from ..errors import StorageError
 from ..results.trace import Trace, how, in_bytes, milliseconds
+from ..scenarios.changes import ScheduledSavepoint
 from ..scenarios.config import OPTIONS, CheckpointMode, CostModel, NetworkConfig
 from ..scenarios.exchange_patterns import JobShape
 from ..scenarios.faults import ControlMessage
@@ -38,12 +39,9 @@ from .pending_checkpoint import (
     key_of,
 )
 from .recovery import InitialCheckpoint
-from .savepoints import SavepointEnd, SavepointRequest, SavepointRequests, Savepoints
+from .savepoints import Savepoints
 from .scheduler import CheckpointRequest, CheckpointScheduler, RequestKind
 from .storage import CheckpointStorage
-
-REQUESTS_EVERY_S = 0.5
-"""Time between two checks for savepoint requests of users, in seconds."""
 
 
 def options_of_barriers(config: NetworkConfig) -> CheckpointOptions:
@@ -107,7 +105,7 @@ class CheckpointCoordinator:
         self._failures = FailureCounter(config.tolerable_failed_checkpoints)
         self._subtasks: list[CheckpointedTask] = []
         self.next_id = first_id
-        self._stopping: SavepointRequest | None = None  # the savepoint that the job is about to stop with
+        self._stopping: ScheduledSavepoint | None = None  # the savepoint that the job is about to stop with
         self._timeout: Timer | None = None  # expiry of the oldest pending checkpoint
         # Shared files named in reports on incomplete checkpoints, including reports in transit.
         self._reported: dict[tuple[int, TaskKey], list[StoredFile]] = {}
@@ -161,18 +159,14 @@ class CheckpointCoordinator:
         """Shut down: delete the files of pending checkpoints, whose status stays IN_PROGRESS."""
         self._drop_all()
 
-    def schedule(self, scenario: Scenario, requests: SavepointRequests | None, since_s: float = 0.0) -> None:
-        """Schedule the checkpoints and savepoints that users request: in a scenario, from a time on, and
-        meanwhile by `requests`.
-        """
+    def schedule(self, scenario: Scenario, since_s: float = 0.0) -> None:
+        """Schedule the checkpoints and savepoints that users request in a scenario, from a time on."""
         for at in scenario.manual_checkpoints_s:
             if at >= since_s:
                 self._agenda.keep(at, self.request_checkpoint)
         for savepoint in scenario.savepoints:
             if savepoint.at_s >= since_s:
-                self._agenda.keep(savepoint.at_s, self.request_savepoint, SavepointRequest.of(savepoint))
-        if requests is not None:
-            self.take_requests(requests)
+                self._agenda.keep(savepoint.at_s, self.request_savepoint, savepoint)
 
     def request_checkpoint(self) -> None:
         """Request a checkpoint for a user.
@@ -184,7 +178,7 @@ class CheckpointCoordinator:
         if refused is not None:
             self._say(f"a user's request for a checkpoint is rejected: {refused}")
 
-    def request_savepoint(self, request: SavepointRequest) -> None:
+    def request_savepoint(self, request: ScheduledSavepoint) -> None:
         """Request a savepoint for a user. If it stops the job, no other checkpoints are taken meanwhile.
 
         Savepoints have priority over other requests. The request is refused between two attempts of the job,
@@ -197,18 +191,12 @@ class CheckpointCoordinator:
         elif drains and not self._config.checkpoints_after_tasks_finish:
             refused = f"draining requires {OPTIONS['checkpoints_after_tasks_finish'].name}"
         else:
-            if request.stops:
+            if request.action is not PostCheckpointAction.NONE:
                 self._stopping = request
                 self._report_refused(self._scheduler.suspend())
             refused = self._scheduler.request(RequestKind.SAVEPOINT, request)
         if refused is not None:
             self._savepoint_failed(request, refused)
-
-    def take_requests(self, requests: SavepointRequests) -> None:
-        """Process the savepoint requests of users, now and every half second."""
-        for request in requests():
-            self.request_savepoint(request)
-        self._agenda.keep(self._agenda.now + REQUESTS_EVERY_S, self.take_requests, requests)
 
     def _report_refused(self, requests: Iterable[CheckpointRequest]) -> None:
         reason = FailureReason.CHECKPOINT_COORDINATOR_SUSPEND
@@ -218,13 +206,12 @@ class CheckpointCoordinator:
             elif not request.periodic:
                 self._say(f"a user's request for a checkpoint is rejected: {reason}")
 
-    def _savepoint_failed(self, request: SavepointRequest, problem: str) -> None:
-        """Report a failed request to its user. If the savepoint was to stop the job, the job continues."""
+    def _savepoint_failed(self, request: ScheduledSavepoint, problem: str) -> None:
+        """Add a failed request to the trace. If the savepoint was to stop the job, the job continues."""
         self._say(f"the requested savepoint failed: {problem}")
         if self._stopping is request:
             self._stopping = None
             self._scheduler.resume()
-        request.on_end(SavepointEnd(problem=problem))
 
     def acknowledge(self, subtask: CheckpointedTask, report: Acknowledgement) -> None:
         """Send the report of a subtask that has taken its snapshot.
@@ -378,11 +365,8 @@ class CheckpointCoordinator:
                 if other.checkpoint_id < number and other.request is None:
                     self._fail(other, FailureReason.CHECKPOINT_SUBSUMED)
             self._notify_tasks(ControlMessage.COMPLETED, number)
-        if savepoint is not None:
-            if savepoint.stops:
-                self.stopped_with = savepoint.location
-            assert checkpoint.request is not None
-            checkpoint.request.on_end(SavepointEnd(location=savepoint.location))
+        if savepoint is not None and savepoint.stops:
+            self.stopped_with = savepoint.location
         self._scheduler.ended()
 
     def _declined(self, checkpoint_id: int, reason: FailureReason, who: str) -> None:
@@ -436,8 +420,6 @@ class CheckpointCoordinator:
         # Reports in transit will not arrive any more, so the files that they name are deleted here.
         for checkpoint in dropped:
             self._discard(checkpoint)
-            if checkpoint.request is not None:
-                checkpoint.request.on_end(SavepointEnd(problem="the job has failed or ended meanwhile"))
         self._discard_reports({number for number, _ in self._reported})
         return dropped
 

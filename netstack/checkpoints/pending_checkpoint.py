@@ -15,10 +15,10 @@ from flowcontrol import Alignment, AlignmentMetrics, CheckpointBarrier, Checkpoi
 
 from ..results.recorder import CheckpointHead, Recorder, SubtaskCheckpoint
 from ..results.result import CheckpointStatus, CheckpointType
+from ..scenarios.changes import ScheduledSavepoint
 from ..scenarios.exchange_patterns import JobShape
 from ..state.snapshots import CheckpointMetadata, SubtaskSnapshot
 from .control_plane import TaskKey
-from .savepoints import SavepointRequest
 
 
 class FailureReason(StrEnum):
@@ -160,7 +160,7 @@ class Checkpoint:
         awaited: Iterable[TaskKey],
         first: Iterable[TaskKey],
         finished: Iterable[TaskKey] = (),
-        request: SavepointRequest | None = None,
+        request: ScheduledSavepoint | None = None,
     ) -> None:
         self.checkpoint_id = checkpoint_id
         self.request = request

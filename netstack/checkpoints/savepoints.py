@@ -1,54 +1,17 @@
-"""Savepoints: requests of users, options, storage and deletion."""
+"""Savepoints: options, storage and deletion."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from contextlib import suppress
-from dataclasses import dataclass
 
-from flowcontrol import Alignment, CheckpointOptions, PostCheckpointAction, Savepoint, SavepointFormat
+from flowcontrol import Alignment, CheckpointOptions, Savepoint
 
 from ..errors import StorageError
 from ..scenarios.changes import ScheduledSavepoint
 from ..scenarios.config import CheckpointMode, NetworkConfig
 from ..state.snapshots import CheckpointMetadata, StoredFile
 from .storage import SAVEPOINT_PREFIX, CheckpointStorage, delete_where_possible
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SavepointEnd:
-    """The answer to a savepoint request: the savepoint's `location`, or the `problem` that prevented it."""
-
-    location: str | None = None
-    problem: str | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SavepointRequest:
-    """A user's request for a savepoint.
-
-    `directory` is the parent of the savepoint's folder; None: the job's savepoint directory. `on_end` is
-    called once, with the answer.
-    """
-
-    directory: str | None = None
-    format: SavepointFormat = SavepointFormat.CANONICAL
-    action: PostCheckpointAction = PostCheckpointAction.NONE
-    on_end: Callable[[SavepointEnd], None] = lambda end: None
-
-    @classmethod
-    def of(cls, scheduled: ScheduledSavepoint) -> SavepointRequest:
-        """Return the request for a savepoint that a scenario schedules."""
-        return cls(directory=scheduled.directory, format=scheduled.format, action=scheduled.action)
-
-    @property
-    def stops(self) -> bool:
-        """Whether the job stops with the savepoint."""
-        return self.action is not PostCheckpointAction.NONE
-
-
-SavepointRequests = Callable[[], Iterable[SavepointRequest]]
-"""Function that returns the savepoint requests that users have made since its last call."""
 
 
 class Savepoints:
@@ -62,7 +25,7 @@ class Savepoints:
         self._config = config
         self._aborted: dict[int, str] = {}  # locations of aborted savepoints, by id
 
-    def options(self, request: SavepointRequest, checkpoint_id: int) -> CheckpointOptions:
+    def options(self, request: ScheduledSavepoint, checkpoint_id: int) -> CheckpointOptions:
         """Choose a location for a savepoint and return the options of its barriers, never unaligned.
 
         Raises:

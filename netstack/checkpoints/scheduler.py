@@ -29,9 +29,9 @@ from typing import NamedTuple
 from ..engine.agenda import Agenda, Timer
 from ..engine.randomness import Randomness
 from ..engine.timers import Timers
+from ..scenarios.changes import ScheduledSavepoint
 from ..scenarios.config import NetworkConfig
 from .pending_checkpoint import FailureReason
-from .savepoints import SavepointRequest
 
 MAX_QUEUED_REQUESTS = 1000
 """Maximum number of queued requests; further requests are refused."""
@@ -50,7 +50,7 @@ class CheckpointRequest(NamedTuple):
 
     kind: RequestKind
     requested_at: float
-    savepoint: SavepointRequest | None = None
+    savepoint: ScheduledSavepoint | None = None
 
     @property
     def periodic(self) -> bool:
@@ -195,7 +195,7 @@ class CheckpointScheduler:
         self._cancel_timer()
         return self._decider.clear()
 
-    def request(self, kind: RequestKind, savepoint: SavepointRequest | None = None) -> FailureReason | None:
+    def request(self, kind: RequestKind, savepoint: ScheduledSavepoint | None = None) -> FailureReason | None:
         """Trigger a checkpoint as soon as possible; returns the reason if a request is refused, else None."""
         if not self._running:
             return FailureReason.NOT_ALL_REQUIRED_TASKS_RUNNING

@@ -17,7 +17,6 @@ from ..checkpoints.control_plane import TaskKey
 from ..checkpoints.coordinator import CheckpointCoordinator
 from ..checkpoints.pending_checkpoint import record_checkpoint
 from ..checkpoints.recovery import InitialCheckpoint
-from ..checkpoints.savepoints import SavepointRequests
 from ..checkpoints.storage import CheckpointStorage
 from ..errors import StorageError
 from ..jobs.job import shape_after
@@ -67,14 +66,12 @@ class Leader:
         initial: InitialCheckpoint | None,
         send: Callable[[int, Control], None],
         fail: Callable[[str], None],
-        savepoint_requests: SavepointRequests | None = None,
     ) -> None:
         self.running_at: float | None = None
         self._scenario = scenario = assignment.scenario
         self._agenda = environment.agenda
         self._clock = clock
         self._send = send
-        self._savepoint_requests = savepoint_requests
         self._numbers = {name: number for number, name in enumerate(task_managers(scenario))}
         self._ready: set[int] = set()
         self._running: set[int] = set()
@@ -128,7 +125,7 @@ class Leader:
         if begins_at >= self._scenario.duration_s:  # the restart took too long
             self._send_all(Stop())
             return
-        self._coordinator.schedule(self._scenario, self._savepoint_requests, begins_at)
+        self._coordinator.schedule(self._scenario, begins_at)
         self._send_all(Start(origin, begins_at))
 
     def _ended(self, task: DistantTask, last_checkpoint: int) -> None:

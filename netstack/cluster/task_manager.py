@@ -26,7 +26,6 @@ from msgspec.structs import replace
 from flowcontrol import RemoteProtocolError
 
 from ..checkpoints.recovery import UNUSABLE, InitialCheckpoint, RecoverySource, fitted, unusable_text
-from ..checkpoints.savepoints import SavepointRequests
 from ..checkpoints.storage import CheckpointStorage
 from ..engine.agenda import Agenda
 from ..engine.agenda_loop import run_agenda
@@ -77,7 +76,6 @@ async def run_task_manager(
     storage: CheckpointStorage,
     initial: CheckpointStorage | None = None,
     tables: TableStores | None = None,
-    savepoint_requests: SavepointRequests | None = None,
     on_start: Callable[[float], None] | None = None,
 ) -> Report:
     """Run the subtasks of task manager `index`; `streams` are the connections to the other task managers.
@@ -86,8 +84,8 @@ async def run_task_manager(
     `initial`. `initial` holds the checkpoint of an earlier run from which the job may begin. The function
     returns when the attempt has ended in this process, failed or not. After a cancellation nothing is left
     open. A peer that is silent for longer than ``heartbeat.timeout`` counts as lost.
-    `tables` opens stores for keyed state. The first process polls `savepoint_requests`. `on_start` is called
-    with the start of the run, in seconds of the wall clock.
+    `tables` opens stores for keyed state. `on_start` is called with the start of the run, in seconds of the
+    wall clock.
     """
     scenario = assignment.scenario
     names = task_managers(scenario)
@@ -97,9 +95,7 @@ async def run_task_manager(
         for peer, stream in streams.items()
     }
     source = storage if initial is None or not assignment.from_initial else initial
-    return await _Process(
-        assignment, index, links, storage, source, tables, savepoint_requests, on_start
-    ).run()
+    return await _Process(assignment, index, links, storage, source, tables, on_start).run()
 
 
 class _Process:
@@ -111,10 +107,9 @@ class _Process:
         storage: CheckpointStorage,
         restores_from: CheckpointStorage,
         tables: TableStores | None,
-        savepoint_requests: SavepointRequests | None,
         on_start: Callable[[float], None] | None,
     ) -> None:
-        self._on_start, self._savepoint_requests = on_start, savepoint_requests
+        self._on_start = on_start
         self._scenario = scenario = with_real_costs(assignment.scenario)
         self._assignment = assignment
         self._index = index
@@ -200,7 +195,6 @@ class _Process:
                     initial=initial,
                     send=self._send,
                     fail=self._fail,
-                    savepoint_requests=self._savepoint_requests,
                 )
             self._attempt.builder.build({} if self._source is None else self._source.max_parallelism)
         except StorageError as error:

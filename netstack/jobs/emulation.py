@@ -49,8 +49,8 @@ def emulate(scenario: Scenario, **options: Unpack[RunOptions]) -> Result:
     """Run `scenario`, by default in virtual time, and return the measured result.
 
     `RunOptions` describes the options: `seed`, `storage`, `from_checkpoint`, `progress`, `meanwhile`,
-    `trace`, `real_time`, `end_of_run`, `tables`, `savepoint_requests`. In virtual time, the same scenario and
-    seed give the same result, except for `wall_seconds`.
+    `trace`, `real_time`, `end_of_run`, `tables`. In virtual time, the same scenario and seed give the same
+    result, except for `wall_seconds`.
 
     Raises:
         ScenarioError: if the scenario is invalid, or needs `tables` and has none.

@@ -23,7 +23,6 @@ from ..checkpoints.coordinator import CheckpointCoordinator
 from ..checkpoints.pending_checkpoint import record_checkpoint
 from ..checkpoints.recovery import UNUSABLE, InitialCheckpoint, RecoverySource, unusable_text
 from ..checkpoints.rescaling import Rescaling, carried_over
-from ..checkpoints.savepoints import SavepointRequests
 from ..checkpoints.storage import CheckpointStorage, MemoryStorage
 from ..engine import python_gc
 from ..engine.agenda import Agenda
@@ -83,8 +82,6 @@ class JobOptions(TypedDict, total=False):
     """
     tables: TableStores | None
     """Opens the stores in which ``state.backend.type: rocksdb`` keeps keyed state."""
-    savepoint_requests: SavepointRequests | None
-    """Called twice per emulated second; returns the new savepoint requests of users."""
 
 
 class Job:
@@ -167,7 +164,7 @@ class Job:
         """
         self.agenda.keep_foremost(self.ends_at, self._end, self.ends_at)
         self.agenda.keep(0.0, self._sample)
-        self.coordinator.schedule(self.scenario, self._options.get("savepoint_requests"))
+        self.coordinator.schedule(self.scenario)
         for at, changes in by_time(self.scenario.changes):
             self.agenda.keep_foremost(at, self._change, changes)
         self.faults.start()

@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 
 from integration.storage.checkpoint_list import find_checkpoint, take_inventory
 from integration.storage.directory import storage_at
-from integration.storage.savepoint_requests import FOLDER, RequestFolder
 from integration.storage.state_contents import batches_of, contents_of, entries_of, scratch_stores
 from netstack import (
     InitialCheckpoint,
@@ -34,7 +33,7 @@ from netstack.state.changelog import restore_logged
 from netstack.state.snapshots import StateFormat
 from netstack.state.table_backend import TableSettings, TableStateBackend
 
-from .damage import MISTAKES, as_json, changed, damaged, documents, door, refused, scratch, words_in
+from .damage import MISTAKES, as_json, changed, damaged, door, refused, scratch, words_in
 from .stored import FOLDER as CHECKPOINT
 from .stored import Stored, checkpoints, handles_of, inlined, job, resealed
 from .test_state import logs, tables
@@ -140,35 +139,3 @@ def _go_on(checkpoint: InitialCheckpoint, parallelism: int) -> None:
                     OperatorStateBackend().restore(state.state_handles, state.read)
         except UNUSABLE as error:
             refused(error)
-
-
-REQUESTS = [
-    {"directory": directory, "format": 0, "action": action}
-    for directory in (None, "/tmp/x", "s3://a/b")
-    for action in range(4)
-]
-NAMES = st.sampled_from(
-    ("5f3a.json", "a.json", "x.answer.json", ".json", "\u20ac.json", "a b.json", "a.json.partial")
-)
-REQUEST_FILES = as_json(documents(REQUESTS, ["directory", "format", "action", "location", "problem", "a"]))
-
-
-@door(st.dictionaries(NAMES, REQUEST_FILES, min_size=1, max_size=3), 0.5)
-def test_requests(files: Mapping[str, bytes]) -> bool:
-    """Each file is a request or gets an answer that says why it is none; what is no request stays."""
-    root = scratch() / "requests"
-    with RequestFolder(root).opened() as take:
-        folder = root / FOLDER
-        for name, data in files.items():
-            (folder / name).write_bytes(data)
-        wishes = take()
-        asked = [name for name in files if name.endswith(".json") and not name.endswith(".answer.json")]
-        answers = [path for path in folder.glob("*.answer.json") if path.name not in files]
-        assert len(wishes) + len(answers) == len(asked)
-        for answer in answers:
-            told = msgspec.json.decode(answer.read_bytes())
-            assert told["location"] is None
-            refused(ValueError(told["problem"]))
-        assert take() == []
-    shutil.rmtree(root)
-    return bool(wishes)

@@ -1,10 +1,7 @@
-"""Savepoints from the command line: scheduled, asked for, gone on from, claimed, and what is refused."""
+"""Savepoints from the command line: scheduled, gone on from, claimed, and what is refused."""
 
 from __future__ import annotations
 
-import subprocess
-import sys
-import threading
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +9,6 @@ import pytest
 
 from integration.cli.app import main
 from integration.cli.exit_status import MISTAKE
-from integration.storage.directory import DirectoryStorage
-from integration.storage.savepoint_requests import FOLDER
-from tests.integration.clusters import ROOT, environment
 
 JOB = """
 duration = "{duration}"
@@ -147,40 +141,3 @@ def test_a_damaged_savepoint_is_named_and_nothing_is_changed(
     assert err.startswith(f"netstack run: --from-savepoint: {folder} is damaged: ")
     assert err.count("\n") == 0
     assert {path: path.read_bytes() for path in folder.iterdir()} == before
-
-
-def test_a_savepoint_of_a_run_on_the_real_clock_and_its_end_with_another_one(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    here = tmp_path / "here"
-    file = scenario(tmp_path, duration="300 s", dir=here)
-    command = [sys.executable, "-m", "integration", "run", file, "--real-time"]
-    with subprocess.Popen(
-        command,
-        env=environment(tmp_path),
-        cwd=ROOT,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        text=True,
-    ) as job:
-        while not (here / FOLDER).is_dir():
-            assert job.poll() is None
-            threading.Event().wait(0.05)
-        while main(["savepoint", str(here), "--format", "native"]) != 0:  # until all tasks run
-            assert "NOT_ALL_REQUIRED_TASKS_RUNNING" in capsys.readouterr().err
-            assert job.poll() is None
-        first = capsys.readouterr().out.strip()
-        assert main(["savepoint", str(here), "--to", str(tmp_path / "there"), "--stop"]) == 0
-        second = capsys.readouterr().out.strip()
-        out, _ = job.communicate()
-    assert job.returncode == 0
-    assert [Path(first).parent, Path(second).parent] == [here, tmp_path / "there"]
-    assert ", and the job stopped with it" in out
-    assert {path.name for path in here.iterdir()} >= {"_lock", Path(first).name}
-    assert not (here / FOLDER).exists()
-    assert not DirectoryStorage(here).is_in_use()
-    assert main(["savepoint", str(here)]) == MISTAKE
-    assert capsys.readouterr().err.strip() == (
-        f"netstack savepoint: {here}: no run uses this directory, so there is no job to take a savepoint of"
-    )
-    assert main(["savepoint", str(here), "--stop", "--drain"]) == MISTAKE

@@ -8,9 +8,6 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,9 +16,6 @@ import pytest
 from pyarrow import parquet
 
 from integration.cli.app import app, main
-from integration.storage.directory import DirectoryStorage
-from integration.storage.savepoint_requests import RequestFolder
-from netstack import SavepointEnd
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -170,33 +164,6 @@ def test_what_runs_on_spark_writes_its_result_alone(
     places = {**files, "SHUFFLED": str(tmp_path / "rows.parquet"), "DEMO": str(tmp_path / "demo")}
     text = printed([*ON_SPARK[command], *(["--json"] if as_json else [])], places, capsys)
     (require_document if as_json else require_result_alone)(text)
-
-
-@contextmanager
-def a_run_that_answers(root: Path) -> Iterator[None]:
-    """A run that has a directory and takes one savepoint, after a while."""
-    ready, over = threading.Event(), threading.Event()
-
-    def serve() -> None:
-        with DirectoryStorage(root).exclusive(), RequestFolder(root).opened() as take:
-            ready.set()
-            while not over.wait(0.01):
-                for request in take():
-                    request.on_end(SavepointEnd(location="savepoint-7"))
-
-    thread = threading.Thread(target=serve)
-    thread.start()
-    ready.wait()
-    try:
-        yield
-    finally:
-        over.set()
-        thread.join()
-
-
-def test_savepoint_prints_where_it_is(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    with a_run_that_answers(tmp_path):
-        assert printed(["savepoint", str(tmp_path)], {}, capsys) == f"{tmp_path}/savepoint-7\n"
 
 
 def test_package_prints_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

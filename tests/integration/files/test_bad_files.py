@@ -29,7 +29,6 @@ COMMANDS: dict[str, Callable[[str], list[str]]] = {
     "validate": lambda path: ["validate", "--from-flink", path],
     "checkpoints": lambda path: ["checkpoints", path],
     "state": lambda path: ["state", path],
-    "savepoint": lambda path: ["savepoint", path],
 }
 
 TAKES_FOLDERS = {
@@ -38,7 +37,6 @@ TAKES_FOLDERS = {
     "state",
     "run --from-checkpoint",
     "run --from-savepoint",
-    "savepoint",
 }
 
 

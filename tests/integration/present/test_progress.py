@@ -87,17 +87,17 @@ def test_what_is_left_is_told_by_the_pace_since_the_work_has_begun(
 def test_where_nobody_knows_what_is_left_a_line_says_for_how_long_it_has_gone_on(
     clock: Clock, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    with activity("savepoint", a_file()) as tell:
-        tell("the run takes it")
+    with activity("shuffle", a_file()) as tell:
+        tell("Spark starts")
         assert capsys.readouterr().out == ""
         clock.now += 7
-        tell("the run takes it")
-        tell("the run takes it")
+        tell("Spark starts")
+        tell("Spark starts")
         clock.now += 130
         tell("and\nmore")
     assert capsys.readouterr().out.splitlines() == [
-        "savepoint: the run takes it, 7 s so far",
-        r"savepoint: and\nmore, 2 min so far",
+        "shuffle: Spark starts, 7 s so far",
+        r"shuffle: and\nmore, 2 min so far",
     ]
 
 
@@ -105,14 +105,14 @@ def test_where_nobody_knows_what_is_left_a_line_says_for_how_long_it_has_gone_on
 def test_on_a_terminal_it_moves_on_one_line_that_is_erased(
     columns: int, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    with activity("savepoint", a_terminal(columns)) as tell:
-        tell("the run has not seen the request yet, though it is long since it came")
+    with activity("shuffle", a_terminal(columns)) as tell:
+        tell("the tasks have not all started yet, though it is long since the first did")
     shown = capfd.readouterr().out
     assert shown.endswith("\x1b[2K"), "the line is erased"
     lines = [line for line in re.split(r"[\r\n]+", CODES.sub("", shown)) if line]
     assert max(map(len, lines)) <= columns
     assert all("0:00:00" in line for line in lines)
-    assert any("the run has" in line for line in lines)
+    assert any("the tasks have" in line for line in lines)
 
 
 def test_no_bar_is_more_than_full(capfd: pytest.CaptureFixture[str]) -> None:

@@ -12,7 +12,6 @@ import trio
 from flowcontrol import Alignment, AlignmentMetrics, CheckpointBarrier, CheckpointOptions
 from netstack.checkpoints.coordinator import CheckpointCoordinator, options_of_barriers
 from netstack.checkpoints.pending_checkpoint import Acknowledgement, Checkpoint, FailureReason
-from netstack.checkpoints.savepoints import SavepointRequest
 from netstack.checkpoints.storage import MemoryStorage
 from netstack.engine.agenda import Agenda
 from netstack.engine.agenda_loop import run_agenda
@@ -20,6 +19,7 @@ from netstack.engine.randomness import Randomness
 from netstack.errors import StorageError
 from netstack.results.recorder import SubtaskCheckpoint
 from netstack.results.trace import TraceLog
+from netstack.scenarios.changes import ScheduledSavepoint
 from netstack.scenarios.config import CheckpointMode, CostModel, NetworkConfig
 from netstack.scenarios.exchange_patterns import JobShape
 from netstack.scenarios.faults import ControlMessage
@@ -541,7 +541,7 @@ def test_tasks_hear_of_no_savepoint_and_it_subsumes_nothing_and_is_not_subsumed(
     job = Job(max_concurrent_checkpoints=4)
     job.tasks[0].silent = {1, 3}
     for at in (1.2, 1.6):
-        job.agenda.at(at, job.coordinator.request_savepoint, SavepointRequest())
+        job.agenda.at(at, job.coordinator.request_savepoint, ScheduledSavepoint(at_s=at))
     job.run(2.5, [1.0, 1.8])
     assert job.outcomes == [
         (2, "COMPLETED", None),
@@ -606,7 +606,7 @@ def test_what_was_stored_for_a_savepoint_since_it_was_given_up_goes_with_the_att
     job.tasks[0].declined = {1: "CHECKPOINT_DECLINED"}
     job.tasks[1].work_s = 1.0
     job.delay(ControlMessage.ACKNOWLEDGE, 5.0, 1)
-    job.agenda.at(1.0, job.coordinator.request_savepoint, SavepointRequest())
+    job.agenda.at(1.0, job.coordinator.request_savepoint, ScheduledSavepoint(at_s=1.0))
     job.run(3.0)
     assert list(job.storage.files) == ["savepoint-1/0-1"]
     if ending == "release":

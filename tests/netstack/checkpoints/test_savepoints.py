@@ -29,7 +29,8 @@ from netstack import (
     emulate,
     run_distributed,
 )
-from netstack.checkpoints.savepoints import SavepointEnd, SavepointRequest
+from netstack.checkpoints.pending_checkpoint import Checkpoint
+from netstack.results.trace import TraceLog
 from netstack.scenarios.exchange_patterns import shape_of
 from netstack.state.value_encoding import decode_value
 from tests.crossing import crossed
@@ -161,36 +162,34 @@ def test_a_failure_in_the_middle_takes_the_savepoint_with_it(
     action: PostCheckpointAction, delay_s: float
 ) -> None:
     """Some subtasks have stored their part by then, and some have not."""
-    log, storage, ends = TransactionLog(), MemoryStorage(), list[SavepointEnd]()
-    job = Job(sums_job(log, [kill("sums", 0, 0.7 + delay_s)]), agenda := Agenda(), storage=storage)
-    request = SavepointRequest(action=action, on_end=ends.append)
-    agenda.keep(0.7, job.coordinator.request_savepoint, request)
-    trio.run(job.run)
-    assert [end.location for end in ends] == [None]
+    log, storage = TransactionLog(), MemoryStorage()
+    job = run(with_savepoint(sums_job(log, [kill("sums", 0, 0.7 + delay_s)]), action=action), storage)
+    (head,) = [each for each in job.recorder.checkpoints if each.savepoint is not None]
+    assert head.status == "FAILED"
     assert not any(path.startswith("savepoint-") for path in storage.files)
     assert len(job.restarts) == 1
     assert sorted(log.records) == expected()
 
 
 def test_what_is_refused_is_said_and_changes_nothing() -> None:
-    log, ends = TransactionLog(), dict[str, SavepointEnd]()
-    job = Job(sums_job(log, [kill("sums", 0, 0.5)], checkpoints_after_tasks_finish=False), agenda := Agenda())
-
-    def ask(at_s: float, name: str, **how: Any) -> None:
-        request = SavepointRequest(on_end=lambda end: ends.setdefault(name, end), **how)
-        agenda.keep(at_s, job.coordinator.request_savepoint, request)
-
-    ask(0.3, "drain", action=DRAIN)
-    ask(0.52, "between attempts")
-    ask(1.0, "first", action=SUSPEND)
-    ask(1.001, "second", action=SUSPEND)
+    scenario = sums_job(TransactionLog(), [kill("sums", 0, 0.5)], checkpoints_after_tasks_finish=False)
+    savepoints = (
+        ScheduledSavepoint(at_s=0.3, action=DRAIN),
+        ScheduledSavepoint(at_s=0.52),  # between two attempts
+        ScheduledSavepoint(at_s=1.0, action=SUSPEND),
+        ScheduledSavepoint(at_s=1.001, action=SUSPEND),
+    )
+    trace = TraceLog()
+    job = Job(replace(scenario, savepoints=savepoints), Agenda(), trace=trace)
     trio.run(job.run)
-    assert ends.pop("first").location == job.coordinator.stopped_with is not None
-    assert {name: end.problem for name, end in ends.items()} == {
-        "drain": "draining requires execution.checkpointing.checkpoints-after-tasks-finish.enabled",
-        "between attempts": "NOT_ALL_REQUIRED_TASKS_RUNNING",
-        "second": "the job already stops with another savepoint",
-    }
+    refused = "the requested savepoint failed: "
+    assert [event.text.removeprefix(refused) for event in trace if event.text.startswith(refused)] == [
+        "draining requires execution.checkpointing.checkpoints-after-tasks-finish.enabled",
+        "NOT_ALL_REQUIRED_TASKS_RUNNING",
+        "the job already stops with another savepoint",
+    ]
+    (head,) = [each for each in job.recorder.checkpoints if each.savepoint is not None]
+    assert (head.status, head.savepoint) == ("COMPLETED", job.coordinator.stopped_with)
 
 
 @pytest.mark.parametrize("mode", [ClaimMode.NO_CLAIM, ClaimMode.CLAIM, ClaimMode.LEGACY])
@@ -221,9 +220,12 @@ def test_a_run_goes_back_to_the_savepoint_that_it_began_with_until_it_has_a_chec
 
 
 def test_after_the_savepoint_that_it_stops_with_a_job_does_not_restart() -> None:
-    job = Job(sums_job(TransactionLog()), agenda := Agenda())
-    request = SavepointRequest(action=SUSPEND, on_end=lambda end: job.fail("lost"))
-    agenda.keep(0.7, job.coordinator.request_savepoint, request)
+    def lose(checkpoint: Checkpoint) -> None:
+        if checkpoint.options.savepoint is not None:
+            agenda.keep(agenda.now, job.fail, "lost")
+
+    job = Job(with_savepoint(sums_job(TransactionLog()), action=SUSPEND), agenda := Agenda())
+    job.coordinator._on_end = lose
     trio.run(job.run)
     assert job.restarts == []
     location = job.coordinator.stopped_with
