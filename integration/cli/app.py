@@ -129,7 +129,7 @@ _COMMANDS = {
         "run": "Run a scenario and print its figures.",
         "compare": "Compare scenarios or results with a real Flink's figures.",
         "lab": "Open a page on which a job runs: watch its channels and change it.",
-        "demo": "Run the main job with debloating off and on, or in all modes.",
+        "demo": "Run the main job with debloating off and on.",
     },
     "Checkpoints": {
         "checkpoints": "List the checkpoints in a directory, and verify their files.",

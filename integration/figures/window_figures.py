@@ -52,8 +52,6 @@ class WindowFigures:
     """Records per second that all sinks read together."""
     bytes_per_s: float | None
     """Bytes per second that all sinks read together, including the length headers of records."""
-    processed_bytes: float | None = None
-    """Bytes that all subtasks read between their first and their last barrier."""
     persisted_bytes: float | None = None
     """Size of the in-flight data that a checkpoint stored."""
     snapshot_ms: float | None = None
@@ -137,7 +135,6 @@ def figures_of(result: Result, window: int = -1) -> WindowFigures:
         buffer_bytes=result.scenario.config.segment_bytes if smallest is None and readers else smallest,
         records_per_s=total(rate for vertex in last for rate in vertex.records_in_per_s),
         bytes_per_s=total(rate for vertex in last for rate in vertex.bytes_in_per_s),
-        processed_bytes=steady.processed_bytes,
         persisted_bytes=steady.persisted_bytes,
     )
 

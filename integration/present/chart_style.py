@@ -1,7 +1,7 @@
 """Charts of runs: panels on common scales, colours, and output as PNG, SVG or an altair chart.
 
-Up to `MOST_COLUMNS` runs stand side by side. More runs stand one below the other. Every chart over time shows
-the events of its jobs: a red line for each fault, and a grey area from a failure until the job runs again.
+Two runs stand side by side. Every chart over time shows the events of its jobs: a red line for each fault,
+and a grey area from a failure until the job runs again.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ class Chart:
     title: str
     note: str
     spec: Spec
-    beside_phases: bool = False
-    """Whether a report shows the chart above the table of checkpoint phases instead of below."""
+    of_checkpoints: bool = False
+    """Whether a report shows the chart in its part about checkpoints."""
     in_tuning: bool = False
     """Whether the page of `tune` includes the chart."""
 
@@ -72,9 +72,6 @@ _NARROWEST, _WIDER, _WIDEST = 1.5, 1.4, 4.5
 
 TIME = "time (s)"
 """Title of the time axis."""
-
-MOST_COLUMNS = 2
-"""Maximum number of runs that are drawn side by side."""
 
 MAX_SUBTASKS = 8
 """Maximum number of subtasks of a vertex in a chart. The first ones are drawn."""
@@ -106,15 +103,13 @@ def panels(
     row: str | None = None,
     time: str = TIME,
 ) -> Spec:
-    """Return the specification of a panel for each run. If runs stand side by side, each has a panel for each
-    value of the field `row`.
+    """Return the specification of panels: a column for each run, a row for each value of the field `row`.
 
     Runs without rows have no panel. `marks` are layers that draw `rows`; `time` is the time axis's title.
     """
     runs = ordered(rows, "run", list(results))
     values = ordered(rows, row, distinct(rows, row)) if row else []
-    side_by_side = len(results) <= MOST_COLUMNS
-    if row and side_by_side:
+    if row:
         # Rows without a mark keep the places of missing panels, which other panels would take.
         there = {(each["run"], each.get(row)) for each in rows}
         rows = rows + [
@@ -122,15 +117,11 @@ def panels(
         ]
     events = event_rows({run: results[run] for run in runs}, row, values)
     layers = [*_with_events(marks, events, time), *_window_rules(results), _end_of_longest(results)]
-    width = PANEL_WIDTH if side_by_side and len(runs) > 1 else 2 * PANEL_WIDTH
-    facets: dict[str, Any] = {}
-    if side_by_side:
-        heading = alt.Header(labelAnchor="start") if len(runs) > 1 else None
-        facets["column"] = alt.Column("run:N", sort=runs, title=None, header=heading)
-        if len(values) > 1:
-            facets["row"] = _rows_of_panels(str(row), values)
-    else:
-        facets["row"] = _rows_of_panels("run", runs)
+    width = PANEL_WIDTH if len(runs) > 1 else 2 * PANEL_WIDTH
+    heading = alt.Header(labelAnchor="start") if len(runs) > 1 else None
+    facets: dict[str, Any] = {"column": alt.Column("run:N", sort=runs, title=None, header=heading)}
+    if len(values) > 1:
+        facets["row"] = _rows_of_panels(str(row), values)
     layered = alt.layer(*layers).properties(width=width, height=height)
     spec: Spec = layered.facet(**facets, data={"values": rows + events}, spacing=PANEL_GAP).to_dict()
     return spec

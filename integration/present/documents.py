@@ -52,14 +52,6 @@ class DemoRuns(msgspec.Struct, frozen=True, kw_only=True):
     on: msgspec.Raw
 
 
-class DemoModes(msgspec.Struct, frozen=True, kw_only=True):
-    """Runs of the demo in all checkpoint modes by name, each as ``netstack run`` writes it."""
-
-    schema: str = "netstack.demo-modes/1"
-    finding: str
-    modes: dict[str, msgspec.Raw]
-
-
 class ImportedJob(msgspec.Struct, frozen=True, kw_only=True):
     """A running Flink job as a scenario, with its measurements (``netstack import-flink``)."""
 

@@ -33,17 +33,15 @@ from ..number_text import NOTHING, milliseconds, per_second
 from ..tuning.recommend import Recommendation
 from ..tuning.settings import NOW
 from ..tuning.shown_runs import settings_to_show
-from .chart_style import MOST_COLUMNS, VEGA_LITE, Chart, to_png
+from .chart_style import VEGA_LITE, Chart, to_png
 from .comparison import DIFFERENCES_LEGEND, UNITS, cells_of, figure_cells, legend, verdict
 from .console import PAGE
 from .graph import NOTE, JobGraph, job_graph
 from .run import (
-    MODES_LEGEND,
     SUBTASK_COLUMNS,
     Fact,
     how_obtained,
     job_facts,
-    modes_table,
     subtask_rows,
     summary_table,
     versions_text,
@@ -82,14 +80,14 @@ def write_report(
     facts: Sequence[Fact] | None = None,
     command: str = "",
 ) -> list[Path]:
-    """Write the page of one run, or of several runs of one job, and return all files, the page first.
+    """Write the page of one or two runs of a job, and return all files, the page first.
 
     Beside the page lie a PNG for each chart, and the result of each run as ``NAME.json``. Files of the same
     names are replaced, others stay.
 
     Args:
         directory: Folder for the files; made if it does not exist.
-        results: At least one result, by the name of the run.
+        results: One or two results, by the name of the run.
         title: Title of the page; by default the names of the scenarios.
         finding: Conclusion in a sentence; by default a sentence for each run and window.
         facts: Description of the job, line by line; by default that of the first scenario.
@@ -99,7 +97,7 @@ def write_report(
         OutputError: A file cannot be written.
     """
     pictures = charts(results)
-    runs, side_by_side = list(results.values()), len(results) <= MOST_COLUMNS
+    runs = list(results.values())
     names = dict.fromkeys(result.scenario.name for result in runs)
     went_wrong = [
         sentence if len(runs) == 1 else f"{run}: {sentence}"
@@ -111,12 +109,10 @@ def write_report(
         title=title or ", ".join(names),
         findings=[*([finding] if finding else _described(results)), *went_wrong],
         facts=job_facts(runs[0]) if facts is None else facts,
-        table=summary_table(results) if side_by_side else modes_table(results),
-        table_legend="" if side_by_side else MODES_LEGEND,
+        table=summary_table(results),
         incidents={run: incidents(result) for run, result in results.items()},
-        checkpoint_charts=[chart for chart in pictures if chart.beside_phases],
-        charts=[chart for chart in pictures if not chart.beside_phases],
-        few=side_by_side,
+        checkpoint_charts=[chart for chart in pictures if chart.of_checkpoints],
+        charts=[chart for chart in pictures if not chart.of_checkpoints],
         subtasks={run: subtask_rows(result) for run, result in results.items()},
         subtask_columns=SUBTASK_COLUMNS,
         several_windows=any(len(result.steady) > 1 for result in runs),

@@ -43,12 +43,11 @@ from ..figures.checkpoint_times import (
     mean_times,
 )
 from ..figures.optional_figures import highest, known, lowest, mean_of_known, quotient, value_at
-from ..figures.window_figures import QUANTITIES, edge_ends, figures_of, figures_of_runs
+from ..figures.window_figures import QUANTITIES, edge_ends, figures_of_runs
 from ..number_text import (
     NOTHING,
     counted,
     figure,
-    milliseconds,
     per_second,
     percent,
     ratio,
@@ -179,28 +178,6 @@ SUBTASK_COLUMNS = (
 )
 """Columns of `subtask_rows`. Queues are in buffers."""
 
-AFTER_BARRIERS = "After them"
-
-MODE_COLUMNS = (
-    "Start delay",
-    "Alignment",
-    AFTER_BARRIERS,
-    "End to end",
-    "Bytes processed",
-    "Bytes stored",
-    "Rate",
-    "Exactly once",
-)
-"""Columns of `modes_table`."""
-
-MODES_LEGEND = (
-    "Start delay: time until the first barrier. Alignment: time from the first to the last barrier. Both "
-    "are of the subtask that acknowledged last; together with its snapshot and acknowledgement they are "
-    "the time end to end. Times are means over checkpoints. Processed: bytes read during alignment. "
-    "Stored: data in flight. Both are of all subtasks, and medians. Rate: records of all consumers."
-)
-"""Meaning of the columns of `modes_table`."""
-
 
 class Row(NamedTuple):
     """A quantity and its value in every column."""
@@ -238,26 +215,6 @@ def summary_table(results: Mapping[str, Result]) -> RunTable:
         heads.append("ratio")
     rows.append(Row("Checkpoints", "completed", tuple(completed)))
     return RunTable(tuple(heads), rows)
-
-
-def modes_table(results: Mapping[str, Result]) -> RunTable:
-    """Return the figures of the last window of each run, one row per run, to compare checkpoint modes."""
-    rows = []
-    for run, result in results.items():
-        window = figures_of(result)
-        exactly_once = result.scenario.config.checkpoint_mode is CheckpointMode.EXACTLY_ONCE
-        texts = (
-            milliseconds(window.start_delay_ms),
-            milliseconds(window.alignment_ms),
-            milliseconds(window.after_barriers_ms),
-            milliseconds(window.end_to_end_ms),
-            size(window.processed_bytes),
-            size(window.persisted_bytes),
-            per_second(window.records_per_s),
-            "yes" if exactly_once else "no",
-        )
-        rows.append(Row(run, "", texts))
-    return RunTable(MODE_COLUMNS, rows)
 
 
 def subtask_rows(result: Result) -> list[tuple[str, ...]]:

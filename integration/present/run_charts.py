@@ -34,7 +34,6 @@ from ..number_text import NOTHING, milliseconds, size
 from .chart_style import (
     ALARM,
     MAX_SUBTASKS,
-    MOST_COLUMNS,
     NEUTRAL,
     SUBTASKS,
     Chart,
@@ -54,13 +53,15 @@ from .chart_style import (
 
 
 def charts(results: Results) -> list[Chart]:
-    """Return the charts of runs of one job, without empty ones.
-
-    Charts of single subtasks are left out if there are more runs than fit side by side.
-    """
-    several = (checkpoint_phases, checkpoint_history, checkpoint_bytes, in_flight_time)
-    few = (checkpoint_history, checkpoint_bytes, buffer_size, in_flight_time, checkpoint_time, queue_length)
-    makers = several if len(results) > MOST_COLUMNS else few
+    """Return the charts of one or two runs of a job, without empty ones."""
+    makers = (
+        checkpoint_history,
+        checkpoint_bytes,
+        buffer_size,
+        in_flight_time,
+        checkpoint_time,
+        queue_length,
+    )
     return [chart for make in makers if (chart := make(results)) is not None]
 
 
@@ -153,7 +154,7 @@ def in_flight_time(results: Results) -> Chart | None:
         "in-flight-time",
         f"Time to consume the records in flight: {per_window(results, _in_flight_time)}",
         f"Queued bytes divided by throughput: the mean time that a record waits.{ruler_note(results)}",
-        panels([areas], rows, results, height=200 if len(results) <= MOST_COLUMNS else 110),
+        panels([areas], rows, results, height=200),
         in_tuning=True,
     )
 
@@ -292,8 +293,7 @@ def checkpoint_history(results: Results) -> Chart | None:
     marks = [_phase_bars(phases_in(results.values())), *_without_bar()]
     if len(types) > 1:
         marks.append(_band_of_types(types))
-    few = len(results) <= MOST_COLUMNS
-    spec = panels(marks, rows, results, height=150 if few else 90, time=_TRIGGER)
+    spec = panels(marks, rows, results, height=150, time=_TRIGGER)
     spec["params"] = [{"name": CHOSEN, "value": ""}]
     kinds = f"All are of the type {types[0]}." if len(types) == 1 else "The band above shows their types."
     ends = {checkpoint.status for result in results.values() for checkpoint in result.checkpoints}
@@ -301,10 +301,10 @@ def checkpoint_history(results: Results) -> Chart | None:
     unfinished = " Rings: not complete at the end of the run." if ends - {COMPLETED, FAILED} else ""
     return Chart(
         "checkpoint-history",
-        f"A checkpoint takes: {per_window(results, _duration)}" if few else "Every checkpoint of each run",
+        f"A checkpoint takes: {per_window(results, _duration)}",
         f"{_phases_note(types)} {kinds}{failed}{unfinished}{ruler_note(results)}",
         spec,
-        beside_phases=True,
+        of_checkpoints=True,
         in_tuning=True,
     )
 
@@ -397,8 +397,8 @@ def checkpoint_bytes(results: Results) -> Chart | None:
         "checkpoint-bytes",
         f"Data in flight that a checkpoint stores: {stored}",
         f"Medians of checkpoints that were completed.{ruler_note(results)}",
-        panels([bars], rows, results, height=110 if len(results) <= MOST_COLUMNS else 70, time=_TRIGGER),
-        beside_phases=True,
+        panels([bars], rows, results, height=110, time=_TRIGGER),
+        of_checkpoints=True,
     )
 
 
@@ -468,33 +468,26 @@ def part_rows(results: Results) -> list[Row]:
     return rows
 
 
-def checkpoint_phases(results: Results) -> Chart | None:
-    """Draw the phases of the mean checkpoint, a bar for each run; None without checkpoints."""
-    rows = [
-        {"run": run, "last": times.vertex} | bar
-        for run, result in results.items()
-        if (times := window_times(result)) is not None
-        for bar in _stacked(times)
-    ]
-    if not rows:
-        return None
-    names, phases = ordered(rows, "run", list(results)), phases_in(results.values())
-    types = [each.checkpoint_type for result in results.values() for each in completed_checkpoints(result)]
-    return Chart(
-        "checkpoint-phases",
-        f"A checkpoint takes: {per_window(results, _duration)}",
-        f"Each bar is the mean over the checkpoints in the last window of a run. {_phases_note(types)}",
-        _horizontal("run", names, rows, phases),
-        beside_phases=True,
-    )
-
-
 def checkpoint_detail(results: Results) -> Spec:
     """Return the specification of one checkpoint with a bar per subtask; the page fills in the rows.
 
     A row has ``subtask, part, ms, from_s, to_s`` and ``figures``, a text.
     """
-    return _horizontal("subtask", None, [], phases_in(results.values()), extra=["figures:N"])
+    bars = (
+        alt.Chart()
+        .mark_bar()
+        .encode(
+            x=alt.X("from_s:Q", title="time since the trigger (s)", axis=alt.Axis(tickCount=8)),
+            x2="to_s:Q",
+            y=alt.Y("subtask:N", sort=None, title=None, axis=alt.Axis(grid=False, labelLimit=220)),
+            color=colours("part", phases_in(results.values()), _PHASES),
+            tooltip=["subtask:N", "part:N", tip("ms", "ms"), "figures:N"],
+        )
+        .properties(width=650, height=alt.Step(17))
+    )
+    spec: Spec = bars.to_dict() | {"data": {"values": []}}
+    # Names of subtasks need more room than names of buffers.
+    return spec | {"config": {"axisY": {"minExtent": 0, "maxExtent": 240}}}
 
 
 def checkpoint_details(results: Results) -> list[dict[str, Any]]:
@@ -556,30 +549,6 @@ def _figures(part: SubtaskPart) -> str:
     if part.processed_bytes:
         text += f"; {size(part.processed_bytes)} processed during alignment"
     return text + (f"; {size(part.persisted_bytes)} persisted" if part.persisted_bytes else "")
-
-
-def _horizontal(
-    field: str,
-    names: list[str] | None,
-    rows: list[Row],
-    phases: Sequence[str],
-    extra: list[str] | None = None,
-) -> Spec:
-    bars = (
-        alt.Chart()
-        .mark_bar()
-        .encode(
-            x=alt.X("from_s:Q", title="time since the trigger (s)", axis=alt.Axis(tickCount=8)),
-            x2="to_s:Q",
-            y=alt.Y(f"{field}:N", sort=names, title=None, axis=alt.Axis(grid=False, labelLimit=220)),
-            color=colours("part", phases, _PHASES),
-            tooltip=[f"{field}:N", "part:N", tip("ms", "ms"), *(extra or ["last:N"])],
-        )
-        .properties(width=650, height=alt.Step(24 if names else 17))
-    )
-    spec: Spec = bars.to_dict() | {"data": {"values": rows}}
-    # Names of subtasks need more room than names of buffers.
-    return spec | {"config": {"axisY": {"minExtent": 0, "maxExtent": 240}}}
 
 
 def _of_each_checkpoint(cursor: str | None = None, **channels: Any) -> Any:

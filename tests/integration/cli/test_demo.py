@@ -1,5 +1,4 @@
 import io
-import json
 import os
 import subprocess
 import sys
@@ -14,15 +13,9 @@ from integration import demo_job as flights
 from integration.cli import exit_status
 from integration.cli.app import main
 from integration.demo_job import (
-    ALIGNED,
-    AT_LEAST_ONCE,
     CONSUMER_BYTES_PER_S,
-    DEBLOATED,
-    MODES,
     OFF,
     ON,
-    TIMED_OUT,
-    UNALIGNED,
     DemoSettings,
     demo_scenarios,
     measure_data,
@@ -30,8 +23,8 @@ from integration.demo_job import (
 )
 from integration.figures.window_figures import figures_of
 from integration.present.console import to_stdout
-from integration.present.demo import compare_modes, print_demo
-from integration.present.documents import DemoModes, DemoRuns
+from integration.present.demo import print_demo
+from integration.present.documents import DemoRuns
 from integration.present.run import job_facts, summary_table
 from integration.present.sentences import compare
 from netstack import from_json, scenario_document, scenario_problems
@@ -171,94 +164,6 @@ def test_json_is_one_document_with_both_results(spark, rows, tmp_path, capsys):
     assert document.finding == compare(figures_of(off), figures_of(on))
     assert off.seed == on.seed == 7
     assert on.scenario.config.debloat_target_s == 0.2
-
-
-@pytest.fixture(scope="module")
-def modes(spark, tmp_path_factory):
-    """The demo in all modes: its folder, its document, and what it wrote to stderr."""
-    folder = tmp_path_factory.mktemp("modes")
-    path = write_rows(folder / "rows.csv")
-    arguments = arguments_for(path, folder / "report", "12 s")
-    out, err = io.StringIO(), io.StringIO()
-    out.buffer = io.BytesIO()
-    with redirect_stdout(out), redirect_stderr(err):
-        assert main(["demo", "--modes", "--json", "--target", "500 ms", *arguments]) == 0
-    document = msgspec.json.decode(out.buffer.getvalue(), type=DemoModes)
-    return folder / "report", document, err.getvalue()
-
-
-@pytest.mark.spark
-@pytest.mark.long
-def test_modes_are_one_document_with_what_they_showed(modes):
-    _, document, err = modes
-
-    assert document.schema == "netstack.demo-modes/1"
-    assert list(document.modes) == list(MODES)
-    assert document.finding == compare_modes(
-        {mode: from_json(bytes(run)) for mode, run in document.modes.items()}
-    )
-    stages = [line.split(": ")[0] for line in err.splitlines()]
-    assert stages == ["starting Spark", "reading rows.csv", *MODES, "writing the report"]
-
-
-@pytest.mark.spark
-@pytest.mark.long
-def test_the_mode_is_all_that_the_runs_differ_in(modes):
-    scenarios = {mode: json.loads(bytes(run))["scenario"] for mode, run in modes[1].modes.items()}
-    plain = scenarios[ALIGNED]
-
-    for scenario in scenarios.values():
-        assert {key: scenario[key] for key in plain if key != "flink"} == {
-            key: plain[key] for key in plain if key != "flink"
-        }
-    given = {
-        mode: dict(scenario["flink"].items() - plain["flink"].items()) for mode, scenario in scenarios.items()
-    }
-    checkpointing = "execution.checkpointing"
-    debloat = "taskmanager.network.memory.buffer-debloat"
-    assert given == {
-        ALIGNED: {},
-        DEBLOATED: {f"{debloat}.enabled": True, f"{debloat}.target": "500 ms"},
-        UNALIGNED: {f"{checkpointing}.unaligned.enabled": True},
-        TIMED_OUT: {
-            f"{checkpointing}.unaligned.enabled": True,
-            f"{checkpointing}.aligned-checkpoint-timeout": "1 s",
-        },
-        AT_LEAST_ONCE: {f"{checkpointing}.mode": "AT_LEAST_ONCE"},
-    }
-
-
-@pytest.mark.spark
-@pytest.mark.long
-def test_the_modes_do_what_they_say(modes):
-    results = {mode: from_json(bytes(run)) for mode, run in modes[1].modes.items()}
-    types = {
-        mode: {checkpoint.checkpoint_type for checkpoint in result.checkpoints if checkpoint.duration_ms}
-        for mode, result in results.items()
-    }
-
-    assert types[ALIGNED] == types[DEBLOATED] == {"CHECKPOINT"}
-    assert types[UNALIGNED] == {"UNALIGNED_CHECKPOINT"}
-    assert types[AT_LEAST_ONCE] == {"AT_LEAST_ONCE_CHECKPOINT"}
-    took = {mode: figures_of(result).end_to_end_ms for mode, result in results.items()}
-    assert took[UNALIGNED] < took[TIMED_OUT] < took[ALIGNED]
-
-
-@pytest.mark.spark
-@pytest.mark.long
-def test_modes_are_reported_with_their_pictures_and_results(modes):
-    assert {path.name for path in modes[0].iterdir()} == {
-        "report.html",
-        "checkpoint-phases.png",
-        "checkpoint-history.png",
-        "checkpoint-bytes.png",
-        "in-flight-time.png",
-        "aligned.json",
-        "aligned-debloating.json",
-        "unaligned.json",
-        "aligned-timeout.json",
-        "at-least-once.json",
-    }
 
 
 @pytest.mark.spark

@@ -7,11 +7,9 @@ from integration.figures.optional_figures import quotient
 from integration.figures.window_figures import WindowFigures, figures_of
 from integration.number_text import milliseconds, per_second, ratio, size
 from integration.present.run import (
-    MODE_COLUMNS,
     SUBTASK_COLUMNS,
     how_obtained,
     job_facts,
-    modes_table,
     subtask_rows,
     summary_table,
 )
@@ -243,18 +241,6 @@ def test_table_has_what_was_stored_where_anything_was():
     assert texts["Stored"] == ("-", "2.00 MiB", "-")
 
 
-def test_table_of_modes_has_a_row_for_each_run():
-    both = {"aligned": sample_result(debloated=False), "unaligned": unaligned_result()}
-
-    table = modes_table(both)
-
-    assert len(table.columns) == len(MODE_COLUMNS)
-    assert [(row.name, row.texts) for row in table.rows] == [
-        ("aligned", ("400 ms", "600 ms", "6 ms", "1.01 s", "-", "-", "2,000/s", "yes")),
-        ("unaligned", ("400 ms", "600 ms", "6 ms", "1.01 s", "-", "2.00 MiB", "2,000/s", "yes")),
-    ]
-
-
 def test_every_subtask_has_a_row():
     rows = subtask_rows(sample_result(debloated=True))
 
@@ -314,7 +300,6 @@ def test_facts_of_other_jobs():
         ("Service", "d: 1 ms a record from 0 s on, 2 ms a record from 9 s on"),
         ("Checkpoints", "every 10 s, at least once, without alignment"),
     ]
-    assert modes_table({"run": other}).rows[0].texts[-1] == "no"
 
 
 @pytest.mark.parametrize(
@@ -336,7 +321,6 @@ def test_facts_name_the_mode_of_checkpoints(options, text):
     result = with_flink(result, given)
 
     assert dict(job_facts(result))["Checkpoints"] == f"every 2 s, exactly once, {text}"
-    assert modes_table({"run": result}).rows[0].texts[-1] == "yes"
 
 
 def test_how_a_result_was_obtained():

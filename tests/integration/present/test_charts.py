@@ -38,11 +38,6 @@ UNALIGNED_NAMES = [
     "checkpoint-time",
     "queue-length",
 ]
-MODES_NAMES = ["checkpoint-phases", "checkpoint-history", "checkpoint-bytes", "in-flight-time"]
-
-
-def three_runs():
-    return sample_results() | {"unaligned": unaligned_result()}
 
 
 def rows_of(chart):
@@ -52,7 +47,6 @@ def rows_of(chart):
 def test_there_is_a_picture_of_each_finding():
     assert [chart.name for chart in charts(sample_results())] == NAMES
     assert [chart.name for chart in charts({"unaligned": unaligned_result()})] == UNALIGNED_NAMES
-    assert [chart.name for chart in charts(three_runs())] == MODES_NAMES
 
 
 def test_titles_state_the_quantity_of_both_runs():
@@ -188,19 +182,12 @@ def test_many_faults_are_drawn_as_far_as_a_picture_can_show_them():
     assert [row["t"] for row in drawn] == [float(t) for t in range(MAX_EVENTS)]
 
 
-def test_more_runs_than_fit_stand_one_below_the_other():
-    for chart in charts(three_runs())[1:]:
-        assert "column" not in chart.spec["facet"]
-        assert set(chart.spec["facet"]["row"]["sort"]) <= set(three_runs())
-
-
 @pytest.mark.parametrize(
     "results",
     [
         sample_results(),
         {"sample": sample_result(debloated=True)},
         {"unaligned": unaligned_result()},
-        three_runs(),
     ],
 )
 def test_pngs_have_the_size_of_their_panels(results):
@@ -208,7 +195,7 @@ def test_pngs_have_the_size_of_their_panels(results):
         png = to_png(chart, scale=1)
         width, height = struct.unpack(">II", png[16:24])
         assert png.startswith(b"\x89PNG")
-        assert (600 if chart.name == "checkpoint-phases" else 2 * PANEL_WIDTH) < width < 2 * PANEL_WIDTH + 170
+        assert 2 * PANEL_WIDTH < width < 2 * PANEL_WIDTH + 170
         assert 200 < height < 700
 
 
@@ -217,20 +204,16 @@ def test_colours_differ_and_suffice():
 
 
 def test_every_axis_with_numbers_has_a_unit_or_says_what_is_counted():
-    pictures = [*charts(sample_results()), *charts(three_runs()), *charts({"one": unaligned_result()})]
+    pictures = [*charts(sample_results()), *charts({"one": unaligned_result()})]
     titles = [title for chart in pictures for title in axes_of(chart.spec)]
     assert len(titles) > 2 * len(pictures)
     assert [title for title in titles if not has_unit(title)] == []
 
 
-def over_time(results):
-    return [chart for chart in charts(results) if chart.name != "checkpoint-phases"]
-
-
-@pytest.mark.parametrize("results", [sample_results(), three_runs()], ids=len)
+@pytest.mark.parametrize("results", [sample_results(), {"unaligned": unaligned_result()}], ids=len)
 def test_the_axis_of_time_ends_where_the_run_ends(results):
     end = max(result.emulated_seconds for result in results.values())
-    for chart in over_time(results):
+    for chart in charts(results):
         domains = [
             layer["encoding"]["x"].get("scale", {}).get("domain") for layer in chart.spec["spec"]["layer"]
         ]

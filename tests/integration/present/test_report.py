@@ -11,7 +11,7 @@ import pytest
 from integration.errors import OutputError
 from integration.present.console import PAGE
 from integration.present.pages import write_report
-from integration.present.run import modes_table, summary_table
+from integration.present.run import summary_table
 from netstack import from_json
 from tests.integration.sample_results import sample_result, sample_results, unaligned_result
 
@@ -236,24 +236,6 @@ def test_page_of_a_job_without_checkpoints_has_no_history(tmp_path):
     text = page.read_text(encoding="utf-8")
     assert "<h2>Checkpoints</h2>" not in text
     assert "<select" not in text
-
-
-def test_more_runs_than_two_are_the_rows_of_a_table(tmp_path):
-    results = sample_results() | {"unaligned": unaligned_result(restarted=False)}
-
-    page, *pictures = write_report(tmp_path, results)
-
-    parsed = Page(page.read_text(encoding="utf-8"))
-    for row in modes_table(results).rows:
-        start = parsed.cells.index(row.name)
-        cells = [cell.replace("\xa0", " ") for cell in parsed.cells[start + 1 :]]
-        assert cells[: len(row.texts)] == list(row.texts)
-    assert {chart["panels"] for chart in json.loads(parsed.scripts[0])} == {1}
-    assert pictures[0].name == "checkpoint-phases.png"
-    assert (
-        "unaligned: A checkpoint stored 2.00 MiB of data in flight. After a failure, to read it back would"
-        in text_of(parsed)
-    )
 
 
 def test_every_window_has_its_sentence(tmp_path):
