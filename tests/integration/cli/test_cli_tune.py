@@ -208,9 +208,9 @@ def test_a_running_job_is_tuned_as_a_file_is(capsys: pytest.CaptureFixture[str])
     assert recommendation["present"] == "target 1 s"
     assert recommendation["chosen"] == "target 200 ms"
     assert any("buffer timeout" in note for note in found["notes"])
-    assert recommendation["words"][1].startswith(
-        "The queue before stage1 grew: the wait of its barriers rose by "
-    )
+    reported, grew = recommendation["words"][1:3]
+    assert reported.startswith("Flink reports that checkpoints take ")
+    assert grew.startswith("The queue before stage1 grew: the wait of its barriers rose by ")
     assert not any("The queue before" in note for note in found["notes"])
 
 
