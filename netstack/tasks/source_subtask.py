@@ -242,9 +242,13 @@ class SourceSubtask(Subtask):
         await self._end()
 
     def _start_checkpoint(self, barrier: CheckpointBarrier) -> None:
-        """Begin a checkpoint. For a savepoint that drains the job, end the data first."""
+        """Begin a checkpoint. For a savepoint that drains the job, end the data first.
+
+        The trigger of a savepoint may arrive after the savepoint was aborted; the source then continues.
+        """
         savepoint = barrier.options.savepoint
-        if savepoint is not None and savepoint.stops and not self.data_ended:
+        stops = savepoint is not None and savepoint.stops and not self.data_ended
+        if savepoint is not None and stops and not self.checkpoints.is_over(barrier.checkpoint_id):
             if savepoint.action is PostCheckpointAction.TERMINATE:
                 self._drained_for = barrier
                 return

@@ -185,7 +185,12 @@ class Subtask:
             self._set_alarm()
 
     def _request_emission(self) -> None:
-        self._emission_due = True
+        """Let the output of a timer follow, unless the subtask has stopped with a savepoint.
+
+        After a restore from the savepoint this output is emitted again. Consumers that have stopped would
+        not read it.
+        """
+        self._emission_due = self.checkpoints.stops_with is None or self.checkpoints.drains
 
     async def _emit_periodically(self) -> None:
         """Emit the output of a timer; called between two records, after an `_alarm`."""

@@ -299,6 +299,10 @@ class TaskCheckpoints:
 
     # The synchronous part
 
+    def is_over(self, checkpoint_id: int) -> bool:
+        """Whether this task takes no snapshot for a checkpoint any more: it was aborted, or has begun."""
+        return checkpoint_id <= self.last or checkpoint_id in self._aborted
+
     def trigger(self, barrier: CheckpointBarrier) -> None:
         """Take a checkpoint that the coordinator has triggered; must be called between two records.
 

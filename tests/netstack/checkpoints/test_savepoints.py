@@ -14,20 +14,27 @@ from netstack import (
     Agenda,
     AtTime,
     ClaimMode,
+    CollectionSource,
+    DelayMessages,
+    Edge,
     Fault,
     FillStorage,
     HandleReader,
     InitialCheckpoint,
     Job,
     MemoryStorage,
+    NetworkConfig,
     SavepointFolder,
     Scenario,
     ScenarioError,
     ScheduledSavepoint,
+    SourceObject,
     StorageError,
     TransactionLog,
+    Vertex,
     emulate,
     run_distributed,
+    sink,
 )
 from netstack.checkpoints.pending_checkpoint import Checkpoint
 from netstack.results.trace import TraceLog
@@ -147,6 +154,52 @@ def test_a_job_whose_last_savepoint_fails_goes_on(mode: str) -> None:
     assert len(later) > 3, "checkpoints go on"
     assert sorted(log.records) == expected()
     assert job.restarts == []
+
+
+@pytest.mark.parametrize("mode", EXACTLY_ONCE)
+def test_a_source_continues_if_the_last_savepoint_was_aborted_before_its_trigger_arrived(mode: str) -> None:
+    log = TransactionLog()
+    scenario = sums_job(log, **MODES[mode])
+    late = DelayMessages(when=AtTime(0.69), messages="trigger", delay_s=0.4, for_s=0.3, vertex="numbers")
+    scenario = replace(
+        with_savepoint(scenario, action=SUSPEND),
+        config=replace(scenario.config, checkpoint_timeout_s=0.2, tolerable_failed_checkpoints=100),
+        faults=(late,),
+    )
+    job = run(scenario)
+    assert types(job)["SYNC_SAVEPOINT", "FAILED"] == 1
+    assert job.restarts == []
+    assert job.agenda.now < scenario.duration_s
+    assert sorted(log.records) == expected()
+
+
+@pytest.mark.parametrize("ship", ["rebalance", "forward"])
+def test_a_vertex_that_holds_records_back_emits_nothing_after_the_savepoint_that_stops_the_job(
+    ship: str,
+) -> None:
+    numbers, read, storage = [b"%03d" % number for number in range(200)], list[bytes](), MemoryStorage()
+    scenario = Scenario(
+        name="held back",
+        duration_s=20.0,
+        config=NetworkConfig(checkpoint_interval_s=0.1),
+        vertices=(
+            Vertex(name="numbers", source=SourceObject(source=CollectionSource([numbers]), rates=(100.0,))),
+            Vertex(name="hold back", emit_every_s=0.2),
+            Vertex(name="out", operator=sink(read.append)),
+        ),
+        edges=(
+            Edge(source="numbers", target="hold back", ship=ship),
+            Edge(source="hold back", target="out", ship=ship),
+        ),
+        faults=(
+            DelayMessages(when=AtTime(0.69), messages="acknowledge", delay_s=0.7, for_s=0.5, vertex="out"),
+        ),
+    )
+    job = run(with_savepoint(scenario, action=SUSPEND), storage)
+    assert job.coordinator.stopped_with is not None
+    assert job.agenda.now > 1.3
+    emulate(replace(scenario, faults=()), from_checkpoint=initial(savepoint_in(storage)))
+    assert sorted(read) == numbers
 
 
 def test_a_job_whose_sources_have_ended_for_a_savepoint_that_fails_fails_itself() -> None:
