@@ -14,7 +14,6 @@ from collections.abc import Sequence
 
 from cyclopts import App, CycloptsError, Group
 
-from ..errors import OutputError
 from ..stopping import LINE, STOP
 from .arguments import set_arguments, usage_problem
 from .exit_status import MISTAKE
