@@ -55,6 +55,8 @@ def _import_compiled(arguments: Sequence[str]) -> None:
 def _run(arguments: Sequence[str] | None) -> int:
     if sys.stdout is None:  # closed by the parent process
         sys.stdout = os.fdopen(os.open(os.devnull, os.O_WRONLY), "w")
+        from ..errors import OutputError  # imported here, because its module imports much
+
         raise OutputError(
             "stdout is closed, so the result would be lost; redirect it to a file or to /dev/null"
         )
