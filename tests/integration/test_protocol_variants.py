@@ -104,10 +104,11 @@ def test_a_checkpoint_stores_at_most_the_limit_at_each_end_of_a_channel() -> Non
 def test_limited_overtaking_stands_storms_of_faults() -> None:
     variant = example("limited_overtaking")
     cases = [case for case in map(draw_case, range(60)) if is_aligned(case.config)]
-    assert len(cases) >= 15
-    one_floating_buffer = draw_case(1119)  # and no exclusive ones: the barrier of another channel has to come
-    assert one_floating_buffer.config.exclusive_buffers_per_channel == 0
-    for case in (*cases[:12], one_floating_buffer):
+    # Without exclusive buffers, the barrier of another channel has to come.
+    without_exclusive = [case for case in cases if case.config.exclusive_buffers_per_channel == 0]
+    assert len(cases) >= 12
+    assert without_exclusive
+    for case in (*cases[:8], *without_exclusive[-2:]):
         with variant.limited_overtaking(2):
             assert run_case(case).problems == ()
 
@@ -130,9 +131,8 @@ def test_a_job_whose_snapshot_was_taken_goes_on_where_channels_are_released(
 @pytest.mark.long
 def test_release_at_the_snapshot_stands_storms_of_faults() -> None:
     variant = example("released_at_snapshot")
-    cases = [case for case in map(draw_case, range(100)) if case.config.takes_unaligned_checkpoints]
-    cases.append(draw_case(188784))  # it comes to a stand as it is
-    for case in (*cases[:25], cases[-1]):
+    cases = [case for case in map(draw_case, range(60)) if case.config.takes_unaligned_checkpoints]
+    for case in cases[:25]:
         with variant.released_at_snapshot():
             assert run_case(case).problems == ()
 
