@@ -1,32 +1,37 @@
 """Table stores in RocksDB whose flushes and compactions run only on request.
 
 RocksDB's own compaction is off, except while `compact` runs and waits for it. So RocksDB decides which files
-are merged, but not when. RocksDB's file numbers differ between runs, so this module assigns its own numbers.
-A link keeps each file until the last user of the file releases it. There is no write-ahead log: a failed run
-restores its state from a checkpoint.
+are merged, but not when. A view is a checkpoint that RocksDB makes of its database: links to the table files,
+and copies of its metadata files (``CURRENT``, ``MANIFEST-...``, ``OPTIONS-...``). There is no write-ahead
+log: a failed run restores its state from a checkpoint.
+
+**Sizes.** RocksDB's threads take file numbers in an order that differs between runs, so a few stored bytes do
+too. Sizes in results are the same in all runs:
+
+- A table file counts without the name of the host and without its own number, which RocksDB writes into it.
+- Of the metadata files, ``OPTIONS`` counts. ``CURRENT`` and ``MANIFEST`` do not, since their lengths depend
+  on file numbers and on the order of threads.
 """
 
 from __future__ import annotations
 
-import os
+import re
 import shutil
+import socket
 import tempfile
-import time
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager
-from mmap import ACCESS_READ, mmap
+from itertools import chain, count
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from netstack import OPTIONS, Scenario, StateBackendType, StateError, TableOptions
 
 from ..errors import FileError, MissingExtraError
 from ..extras import is_installed, missing_line
-from .rocksdb_edits import FORMAT_VERSION, family_of, normalised, normalised_size, with_levels
 
 if TYPE_CHECKING:
-    from rocksdict import Options, Rdict
+    from rocksdict import Options, Rdict, WriteOptions
 
 TIMER_FAMILIES = ("_timer_state/event_user-timers", "_timer_state/processing_user-timers")
 """Families that Flink opens for the timers of any keyed operator. They are empty in this store."""
@@ -36,22 +41,22 @@ ENTRY_BYTES = 22
 
 _TYPE = f"flink.{OPTIONS['state_backend'].name}"
 _FOLDER = f"flink.{OPTIONS['rocksdb_localdir'].name}"
-_POLL_S = 0.0005
-_FIRST_FILE = 10
 _MEMORY_LIMIT = 256 << 20
+_METADATA = re.compile(r"CURRENT|(MANIFEST|OPTIONS)-[0-9]+")
+_TABLE = re.compile(r"[0-9]+\.sst")
+_NO_KEY = b""
 
 
 class RocksTable(NamedTuple):
-    """A table file, at a path outside the database."""
+    """A table file in the folder of a view; `size` is the size that results count, in bytes."""
 
-    number: int
-    level: int
+    name: str
     size: int
     path: Path
 
     def read(self) -> bytes:
-        """Return the file's normalised bytes, which are the same wherever and whenever it was written."""
-        return normalised(self.path.read_bytes())
+        """Return the bytes of the file."""
+        return self.path.read_bytes()
 
 
 class RocksFamily:
@@ -87,38 +92,26 @@ class RocksFamily:
 
 
 class RocksView:
-    """The files of a store at one moment, each kept until `release`."""
+    """A checkpoint of a store, in a folder that `release` deletes."""
 
-    def __init__(self, users: Counter[Path], files: Sequence[RocksTable], options: bytes) -> None:
-        self.files = files
-        self.options = options
-        self._users = users
-        self._held = True
-        users.update(file.path for file in files)
+    def __init__(self, folder: Path, sizes: Mapping[str, int]) -> None:
+        self.files = [RocksTable(name, size, folder / name) for name, size in sizes.items()]
+        self._folder = folder
+
+    @property
+    def metadata(self) -> dict[str, bytes]:
+        """The metadata files, by name."""
+        found = (path for path in self._folder.iterdir() if _METADATA.fullmatch(path.name))
+        return {path.name: path.read_bytes() for path in sorted(found)}
+
+    @property
+    def metadata_size(self) -> int:
+        """Size in bytes of the metadata as results count it."""
+        return sum(path.stat().st_size for path in self._folder.glob("OPTIONS-*"))
 
     def release(self) -> None:
         """Release the files; a second call does nothing."""
-        if self._held:
-            self._held = False
-            _remove_user(self._users, self.files)
-
-
-def _remove_user(users: Counter[Path], files: Iterable[RocksTable]) -> None:
-    """Count one user less for each file, and delete the link of a file that has no user left."""
-    for file in files:
-        users[file.path] -= 1
-        if not users[file.path]:
-            del users[file.path]
-            file.path.unlink(missing_ok=True)
-
-
-class RocksCompaction(NamedTuple):
-    """A finished compaction."""
-
-    bytes_read: int
-    bytes_written: int
-    install: Callable[[], None]
-    """Shows the new files in later views, in place of the files that were merged."""
+        shutil.rmtree(self._folder, ignore_errors=True)
 
 
 class RocksStore:
@@ -131,10 +124,8 @@ class RocksStore:
         self._folder = folder
         self._database = folder / "db"
         self._options = options
-        self._users: Counter[Path] = Counter()  # of the links of files
-        self._tables: dict[str, RocksTable] = {}  # the files that views show, by RocksDB's name
-        self._seen: set[str] = set()  # also those of compactions that are not installed
-        self._last_number = 0
+        self._views = (folder / f"view-{number}" for number in count())
+        self._sizes: dict[str, int] = {}  # of the table files, by name
         self._families: dict[str, RocksFamily] = {}
         self._rocks: Rdict | None = None
         self._database.mkdir(parents=True)
@@ -146,17 +137,15 @@ class RocksStore:
 
         options = rocks_options(self._options)
         self._rocks = Rdict(str(self._database), options, column_families=dict.fromkeys(there, options))
+        self._rocks.set_write_options(_without_log())
         self._families = {name: RocksFamily(self._family(name)) for name in there}
         for name in families:
             self.family(name)
+        self._sizes = self._live_sizes()
 
     def _family(self, name: str) -> Rdict:
-        from rocksdict import WriteOptions
-
-        writes = WriteOptions()
-        writes.disable_wal = True  # type: ignore[assignment, method-assign]  # a property: the stub is wrong
         family = self._opened.get_column_family(name)
-        family.set_write_options(writes)
+        family.set_write_options(_without_log())
         return family
 
     @property
@@ -182,34 +171,21 @@ class RocksStore:
             if family.unflushed:
                 family.rocks.flush(True)
                 family.unflushed = 0
-        new = self._discover()
-        self._tables |= new
-        return sum(file.size for file in new.values())
+        before, self._sizes = self._sizes, self._live_sizes()
+        return sum(size for name, size in self._sizes.items() if name not in before)
 
-    def _discover(self) -> dict[str, RocksTable]:
-        """Number the new files in an order that depends only on their contents."""
-        found = []
-        for file in self._opened.live_files():
-            if file["name"] not in self._seen:
-                path = Path(f"{self._database}{file['name']}")
-                found.append((_family_at(path), file["level"], file["start_key"], file["name"], path))
-        found.sort(key=lambda one: one[:3])
-        return {name: self._take(name, level, path) for _, level, _, name, path in found}
-
-    def _take(self, name: str, level: int, path: Path) -> RocksTable:
-        self._last_number += 1
-        link = self._folder / str(self._last_number)
-        os.link(path, link)
-        table = RocksTable(self._last_number, level, _size_at(path), link)
-        self._seen.add(name)
-        self._users[link] += 1
-        return table
+    def _live_sizes(self) -> dict[str, int]:
+        """Return the sizes of the table files by name, in an order that depends only on their entries."""
+        files = sorted(self._opened.live_files(), key=_order)
+        return {_name(file): _size(file) for file in files}
 
     def view(self) -> RocksView:
-        """Return a view of the current files, without writes that have not been flushed."""
-        newest = max(self._database.glob("OPTIONS-*"), key=lambda path: int(path.name[8:]))
-        files = sorted(self._tables.values(), key=lambda file: file.number)
-        return RocksView(self._users, files, newest.read_bytes())
+        """Return a view of the current files. All writes must have been flushed."""
+        from rocksdict import Checkpoint
+
+        folder = next(self._views)
+        Checkpoint(self._opened).create_checkpoint(str(folder))
+        return RocksView(folder, self._sizes)
 
     def wants_compaction(self) -> bool:
         """Whether a level of a family exceeds its size."""
@@ -219,79 +195,54 @@ class RocksStore:
         families = [family.rocks for family in self._families.values()]
         return [rocks for rocks in families if rocks.property_int_value("rocksdb.compaction-pending")]
 
-    def compact(self) -> RocksCompaction:
+    def compact(self) -> int:
         """Merge until no level exceeds its size; see `TableStore`."""
         while wanting := self._wanting():
             _switch(wanting, automatic=True)
-            while self._wanting() or self._compacting():
-                time.sleep(_POLL_S)
+            self._wait_for_compactions()
             _switch(wanting, automatic=False)
-            while self._compacting():  # a compaction may have begun between two checks
-                time.sleep(_POLL_S)
-        levels = {file["name"]: file["level"] for file in self._opened.live_files()}
-        merged, moved = {}, {}
-        for name, file in self._tables.items():
-            if name not in levels:
-                merged[name] = file
-            elif levels[name] != file.level:
-                moved[name] = file._replace(level=levels[name])
-        written = self._discover()
+            self._wait_for_compactions()  # those that began before the switch
+        before, self._sizes = self._sizes, self._live_sizes()
+        return sum(size for _, size in before.items() ^ self._sizes.items())
 
-        def install() -> None:
-            # All files are replaced together: a moved file may overlap a merged one at its new level.
-            if self._rocks is not None:
-                for name in merged:
-                    del self._tables[name]
-                self._tables |= written | moved
-                _remove_user(self._users, merged.values())
+    def _wait_for_compactions(self) -> None:
+        """Wait for the compactions that RocksDB has begun.
 
-        read_bytes, written_bytes = (sum(file.size for file in each.values()) for each in (merged, written))
-        return RocksCompaction(read_bytes, written_bytes, install)
+        RocksDB lets them end before it begins an exclusive compaction. There is one of the default family
+        here, which has no entries: it removes the file with the removal of a key.
+        """
+        from rocksdict import BottommostLevelCompaction, CompactOptions
 
-    def _compacting(self) -> bool:
-        return bool(self._opened.property_int_value("rocksdb.num-running-compactions"))
+        exclusive = CompactOptions()
+        exclusive.set_exclusive_manual_compaction(True)
+        exclusive.set_bottommost_level_compaction(BottommostLevelCompaction.force())
+        self._opened.delete(_NO_KEY)
+        self._opened.compact_range(None, None, exclusive)
 
-    def restore(self, files: Iterable[bytes], levels: Sequence[int]) -> list[int]:
-        """Load files at their levels into the empty store. Return the files' new numbers.
+    def restore(self, files: Iterable[tuple[str, bytes]], metadata: Mapping[str, bytes]) -> None:
+        """Open the files of a view in the empty store; they keep their names.
 
         Raises:
-            StateError: The bytes are not table files, or do not fit these levels.
+            StateError: They are not the files of a database, or some are missing.
         """
-        known = list(self._families)
-        self._close_database()
-        self._database.mkdir()
-        paths: dict[str, Path] = {}  # by RocksDB's name
-        families = set()
-        for number, data in enumerate(files, _FIRST_FILE):
-            name = f"/{number:06}.sst"
-            paths[name] = Path(f"{self._database}{name}")
-            paths[name].write_bytes(data)
-            families.add(family_of(data))
-        try:
-            self._open(known, self._repair(levels))
-        except Exception as error:
-            raise StateError(f"table files cannot be restored: {' '.join(str(error).split())}") from error
-        if not families <= self._families.keys():
-            raise StateError(
-                "table files cannot be restored: a column family is missing in the restored database"
-            )
-        restored_levels = {file["name"]: file["level"] for file in self._opened.live_files()}
-        if restored_levels != dict(zip(paths, levels, strict=True)):
-            raise StateError(
-                "table files cannot be restored: RocksDB dropped some of them, or moved them to another level"
-            )
-        self._tables = {name: self._take(name, restored_levels[name], path) for name, path in paths.items()}
-        return [table.number for table in self._tables.values()]
-
-    def _repair(self, levels: Sequence[int]) -> list[str]:
-        """Create a database from the files in the folder, each at its level. Return the column families."""
         from rocksdict import Rdict
 
-        path, options = str(self._database), rocks_options(self._options)
-        Rdict.repair(path, options)
-        manifest = self._database / (self._database / "CURRENT").read_text().strip()
-        manifest.write_bytes(with_levels(manifest.read_bytes(), dict(enumerate(levels, _FIRST_FILE))))
-        return sorted({*Rdict.list_cf(path, options)} - {"default"})
+        known, tables = list(self._families), set()
+        self._close_database()
+        self._database.mkdir()
+        for name, data in chain(metadata.items(), files):
+            if _TABLE.fullmatch(name):
+                tables.add(name)
+            elif not _METADATA.fullmatch(name):
+                raise StateError(f"table files cannot be restored: RocksDB has no files named {name!r}")
+            (self._database / name).write_bytes(data)
+        try:
+            there = Rdict.list_cf(str(self._database), rocks_options(self._options))
+            self._open(known, sorted({*there} - {"default"}))
+        except Exception as error:
+            raise StateError(f"table files cannot be restored: {' '.join(str(error).split())}") from error
+        if self._sizes.keys() != tables:
+            raise StateError("table files cannot be restored: RocksDB's metadata lists other files")
 
     def close(self) -> None:
         """Close the database and delete the folder; a second call does nothing."""
@@ -308,12 +259,12 @@ class RocksStore:
 
 
 def rocks_options(options: TableOptions) -> Options:
-    """Return options with which RocksDB's files depend only on the entries.
+    """Return options with which RocksDB merges files only on request.
 
     Raises:
         ImportError: rocksdict is not installed.
     """
-    from rocksdict import BlockBasedOptions, ChecksumType, DBCompressionType, Options
+    from rocksdict import BlockBasedOptions, DBCompressionType, Options
 
     rocks = Options(raw_mode=True)
     rocks.create_if_missing(True)
@@ -331,8 +282,6 @@ def rocks_options(options: TableOptions) -> Options:
     rocks.set_keep_log_file_num(1)
     blocks = BlockBasedOptions()
     blocks.set_block_size(options.block_bytes)
-    blocks.set_format_version(FORMAT_VERSION)
-    blocks.set_checksum_type(ChecksumType.no_checksum())
     rocks.set_block_based_table_factory(blocks)
     return rocks
 
@@ -342,15 +291,33 @@ def _switch(families: Iterable[Rdict], *, automatic: bool) -> None:
         rocks.set_options({"disable_auto_compactions": str(not automatic).lower()})
 
 
-def _family_at(path: Path) -> str:
-    with path.open("rb") as file, mmap(file.fileno(), 0, access=ACCESS_READ) as table:
-        return family_of(table)
+def _without_log() -> WriteOptions:
+    from rocksdict import WriteOptions
+
+    writes = WriteOptions()
+    writes.disable_wal = True  # type: ignore[assignment, method-assign]  # a property: the stub is wrong
+    return writes
 
 
-def _size_at(path: Path) -> int:
-    """Return the size of a table file after normalisation."""
-    with path.open("rb") as file, mmap(file.fileno(), 0, access=ACCESS_READ) as table:
-        return normalised_size(table)
+def _name(file: Mapping[str, Any]) -> str:
+    name: str = file["name"]
+    return name.removeprefix("/")
+
+
+def _order(file: Mapping[str, Any]) -> tuple[Any, ...]:
+    """Return a sort key by which only files that results cannot tell apart are equal."""
+    ranks = ("level", "start_key", "end_key", "num_entries", "num_deletions")
+    return *(file[rank] for rank in ranks), _size(file)
+
+
+def _size(file: Mapping[str, Any]) -> int:
+    """Return the size of a table file without the two properties whose lengths vary.
+
+    RocksDB writes the name of the host, and the number in the file's name as a varint: 7 bits a byte.
+    """
+    number = int(_name(file).removesuffix(".sst"))
+    size: int = file["size"]
+    return size - len(socket.gethostname()) - (number.bit_length() + 6) // 7
 
 
 class RocksStores:

@@ -16,8 +16,8 @@ from ..state.changelog import restore_logged
 from ..state.keyed_state import WITH_TTL, KeyedStateBackend, require_shape
 from ..state.operator_state import list_in
 from ..state.snapshots import (
+    WHOLE_FILES,
     CheckpointMetadata,
-    StateFormat,
     StateHandle,
     StateKind,
     SubtaskSnapshot,
@@ -26,8 +26,6 @@ from ..state.state_kinds import GROUP_BYTES, MAP, parts_of
 from ..state.table_backend import TableSettings, TableStateBackend
 from ..state.table_store import TableStores
 from ..state.value_encoding import decode_value, encode_value
-
-_OF_TABLES = frozenset({StateFormat.TABLE_FILE, StateFormat.CATALOGUE})
 
 
 class StateEntry(NamedTuple):
@@ -92,7 +90,7 @@ def _backend_of(
 ) -> KeyedStateBackend:
     most, parallelism = metadata.max_parallelism_of(snapshot.vertex), metadata.parallelism[snapshot.vertex]
     groups = key_group_range(most, parallelism, snapshot.subtask)
-    if not any(handle.format in _OF_TABLES for handle in handles):
+    if not any(handle.format in WHOLE_FILES for handle in handles):
         return KeyedStateBackend(groups, most)
     if tables is None:
         raise StateError(f"the state of {snapshot.vertex} is in files of RocksDB; pass `tables` to open them")

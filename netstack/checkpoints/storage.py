@@ -30,7 +30,7 @@ from buffers import Pieces
 
 from ..errors import DamagedFileError, MissingFileError, StorageError
 from ..state.backend import located
-from ..state.snapshots import CheckpointMetadata, StateHandle, StateKind, StoredFile
+from ..state.snapshots import WHOLE_FILES, CheckpointMetadata, StateHandle, StateKind, StoredFile
 from .metadata_encoding import checksum, decode_metadata, encode_metadata
 
 
@@ -153,7 +153,11 @@ class HandleReader:
             if handle.file != self._file:
                 self._data = self._storage.read(handle.file)
                 self._file = handle.file
-            data = self._data[handle.offset : handle.offset + handle.size]
+            data = self._data
+        if handle.format in WHOLE_FILES:
+            return data
+        if handle.file is not None:
+            data = data[handle.offset : handle.offset + handle.size]
         if len(data) != handle.size:
             where = handle.file.path if handle.file else "the metadata"
             raise DamagedFileError(

@@ -39,9 +39,15 @@ class StateFormat(StrEnum):
     TABLE_FILE = "table file"
     """A table file of a state backend."""
     CATALOGUE = "catalogue"
-    """The list of the table files, and of the states in them."""
+    """The list of the table files and of the states in them, and the backend's metadata files."""
     LOG = "log"
     """A sequence of changes."""
+
+
+WHOLE_FILES = frozenset({StateFormat.TABLE_FILE, StateFormat.CATALOGUE})
+"""Formats whose bytes fill a file (or handle). The size of such a handle is the size that results count,
+since a few of the bytes vary between runs.
+"""
 
 
 class Redistribution(StrEnum):
@@ -91,6 +97,8 @@ class StoredFile(msgspec.Struct, frozen=True, kw_only=True):
 
 class StateHandle(msgspec.Struct, frozen=True, kw_only=True):
     """The location of one piece of state: `size` bytes from `offset` on in `file`, or `inline`.
+
+    For `WHOLE_FILES`, it is all of `file` or `inline`.
 
     `name`: the name of the state; for a table file, the name of the table, unique in the job. `key_groups`:
     the first and the last key group of keyed state. For channel state, `exchange` is the index of the gate

@@ -1,10 +1,11 @@
 """Keyed state in a store of table files, which may be larger than memory, and snapshots that share files.
 
 A snapshot flushes the writes and keeps the current table files. It consists of these files and of a
-catalogue, which lists the files and the states in them. Full snapshots store all files again. Incremental
-snapshots refer to files of confirmed checkpoints, and store only the other files. So after a compaction,
-which writes old entries to new files, the next snapshot is large. A canonical savepoint contains the entries
-of the tables in the layout that all backends read. (Flink: ``RocksDBKeyedStateBackend`` with
+catalogue, which lists the files and the states in them, and contains the metadata files of the store. Full
+snapshots store all files again. Incremental snapshots refer to table files of confirmed checkpoints, and
+store only the other files; the catalogue is always their own. So after a compaction, which writes old entries
+to new files, the next snapshot is large. A canonical savepoint contains the entries of the tables in the
+layout that all backends read. (Flink: ``RocksDBKeyedStateBackend`` with
 ``RocksNativeFullSnapshotStrategy``, ``RocksIncrementalSnapshotStrategy`` and ``RocksFullSnapshotStrategy``.)
 """
 
@@ -14,7 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from typing import Annotated, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -26,7 +27,6 @@ from .keyed_state import FILE_NAME, KeyedStateBackend, bounds_of, encode_table, 
 from .snapshots import StateFormat, StateHandle, StateKind, StoredFile
 from .state_kinds import GROUP_BYTES
 from .table_store import (
-    DEEPEST_LEVEL,
     FamilyTable,
     StoreView,
     TableOptions,
@@ -36,11 +36,8 @@ from .table_store import (
 from .time_to_live import Expiry, StateClock
 from .value_encoding import decode_value, encode_value
 
-LAYOUT = 2
+LAYOUT = 3
 """Number of the layout of a catalogue."""
-
-LAYOUT_WITHOUT_LEVELS = 1
-"""An older layout that can still be read."""
 
 CATALOGUE_NAME = "catalogue"
 
@@ -63,16 +60,16 @@ class TableSettings(NamedTuple):
 
 
 class Catalogue(msgspec.Struct, frozen=True, array_like=True):
-    """Metadata of the tables in a snapshot: kinds of states by name, names of tables, options of the store.
+    """The states and files of a snapshot.
 
-    `levels`: the level of each table.
+    `states`: kinds of states by name. `tables`: file names in the store, by the names of tables. `metadata`:
+    metadata files of the store by name.
     """
 
     layout: int
     states: dict[str, str]
-    tables: tuple[str, ...]
-    options: bytes
-    levels: tuple[Annotated[int, msgspec.Meta(ge=0, le=DEEPEST_LEVEL)], ...] = ()
+    tables: dict[str, str]
+    metadata: dict[str, bytes]
 
 
 class TableStateBackend(KeyedStateBackend):
@@ -107,9 +104,9 @@ class TableStateBackend(KeyedStateBackend):
         self._name = name
         self._settings = settings
         self._store: TableStore | None = None
-        self._names: dict[int, str] = {}  # of tables, by number
-        self._stored: dict[int, dict[int, StoredFile]] = {}  # by checkpoint and table
-        self._confirmed: Mapping[int, StoredFile] = {}
+        self._names: dict[str, str] = {}  # of tables, by file name in the store
+        self._stored: dict[int, dict[str, StoredFile]] = {}  # by checkpoint and file name in the store
+        self._confirmed: Mapping[str, StoredFile] = {}
 
     @property
     def store(self) -> TableStore:
@@ -181,8 +178,8 @@ class TableStateBackend(KeyedStateBackend):
         Their layout is the one that all backends read.
         """
         pieces = []
-        files, levels = (table.read() for table in view.files), [table.level for table in view.files]
-        with self._beside("savepoint", files, levels) as store:
+        files = ((table.name, table.read()) for table in view.files)
+        with self._beside("savepoint", files, view.metadata) as store:
             for name, (kind, _) in sorted(self._tables.items()):
                 data = encode_table(kind, self._unexpired(name, store.family(name).items()))
                 if data is not None:
@@ -198,11 +195,13 @@ class TableStateBackend(KeyedStateBackend):
         return ((key, encode_value(stored)) for key, stored in left if stored is not None)
 
     @contextmanager
-    def _beside(self, suffix: str, files: Iterable[bytes], levels: Sequence[int]) -> Iterator[TableStore]:
+    def _beside(
+        self, suffix: str, files: Iterable[tuple[str, bytes]], metadata: Mapping[str, bytes]
+    ) -> Iterator[TableStore]:
         """Open a temporary store with these files, besides the backend's own store."""
         store = self._settings.stores.open(f"{self._name}-{suffix}", self._settings.options)
         try:
-            store.restore(files, levels)
+            store.restore(files, metadata)
             yield store
         finally:
             store.close()
@@ -210,7 +209,7 @@ class TableStateBackend(KeyedStateBackend):
     def _store_files(
         self,
         checkpoint_id: int,
-        confirmed: Mapping[int, StoredFile] | None,
+        confirmed: Mapping[str, StoredFile] | None,
         view: StoreView,
         write: WriteFile,
         inline_up_to: int,
@@ -220,22 +219,21 @@ class TableStateBackend(KeyedStateBackend):
 
         `confirmed`: table files that need not be stored again; None if the snapshot shares no files.
         """
-        known, stored = confirmed or {}, dict[int, StoredFile]()
+        known, stored = confirmed or {}, dict[str, StoredFile]()
         number = "" if checkpoint_id == NO_CHECKPOINT_ID else f"-{checkpoint_id}"
         handles = []
         for table in view.files:
-            own = f"{self._settings.first_checkpoint}-{table.number}"
-            name = self._names.setdefault(table.number, f"{self._name}-{own}")
-            file, inline = known.get(table.number), None
+            new_name = f"{self._name}-{self._settings.first_checkpoint}-{len(self._names) + 1}"
+            name = self._names.setdefault(table.name, new_name)
+            file, inline = known.get(table.name), None
             if file is None:
-                data = table.read()
-                if len(data) > inline_up_to:
+                if table.size > inline_up_to:
                     own = name.removeprefix(f"{self._name}-")  # `write` adds this prefix
-                    file = write(f"{own}{number}", data, shared=confirmed is not None)
+                    file = write(f"{own}{number}", table.read(), shared=confirmed is not None)
                 else:
-                    inline = data
+                    inline = table.read()
             if file is not None:
-                stored[table.number] = file
+                stored[table.name] = file
             handles.append(
                 StateHandle(
                     kind=StateKind.KEYED,
@@ -245,26 +243,28 @@ class TableStateBackend(KeyedStateBackend):
                     inline=inline,
                     file=file,
                     key_groups=bounds_of(self.key_groups),
-                    stored_before=table.number in known,
+                    stored_before=table.name in known,
                 )
             )
         kinds = {name: kind for name, (kind, _) in sorted(self._tables.items())}
-        names = tuple(handle.name for handle in handles)
-        levels = tuple(table.level for table in view.files)
-        catalogue = Catalogue(LAYOUT, kinds, names, view.options, levels)
-        handles.append(self._store_catalogue(catalogue, write, inline_up_to))
+        tables = {self._names[table.name]: table.name for table in view.files}
+        size = len(msgspec.msgpack.encode(Catalogue(LAYOUT, kinds, tables, {}))) + view.metadata_size
+        catalogue = Catalogue(LAYOUT, kinds, tables, dict(view.metadata))
+        handles.append(self._store_catalogue(catalogue, size, write, inline_up_to))
         if confirmed is not None and checkpoint_id != NO_CHECKPOINT_ID:
             self._stored[checkpoint_id] = stored
         return handles
 
-    def _store_catalogue(self, catalogue: Catalogue, write: WriteFile, inline_up_to: int) -> StateHandle:
+    def _store_catalogue(
+        self, catalogue: Catalogue, size: int, write: WriteFile, inline_up_to: int
+    ) -> StateHandle:
         data = msgspec.msgpack.encode(catalogue)
-        in_file = len(data) > inline_up_to
+        in_file = size > inline_up_to
         return StateHandle(
             kind=StateKind.KEYED,
             name=CATALOGUE_NAME,
             format=StateFormat.CATALOGUE,
-            size=len(data),
+            size=size,
             inline=None if in_file else data,
             file=write(CATALOGUE_NAME, data) if in_file else None,
             key_groups=bounds_of(self.key_groups),
@@ -297,20 +297,19 @@ class TableStateBackend(KeyedStateBackend):
                 f"the checkpoint has no catalogue for the tables of keyed state, such as {tables[0].name!r}"
             )
         ranges = [each.key_groups for each in own if each.format is StateFormat.CATALOGUE]
-        known_levels = all(catalogue.layout == LAYOUT for catalogue, _ in catalogues)
-        if ranges == [bounds_of(self.key_groups)] and known_levels and self._store is None:
+        if ranges == [bounds_of(self.key_groups)] and self._store is None:
             self._take_over(*catalogues[0], read)
         else:
             for catalogue, files in catalogues:
                 self._copy(catalogue, files, read)
 
     def _take_over(self, catalogue: Catalogue, tables: Sequence[StateHandle], read: ReadHandle) -> None:
-        numbers = self.store.restore(map(read, tables), catalogue.levels)
-        self._names = {number: handle.name for number, handle in zip(numbers, tables, strict=True)}
+        self.store.restore(_named(catalogue, tables, read), catalogue.metadata)
+        self._names = {file_name: name for name, file_name in catalogue.tables.items()}
         if self._settings.incremental:
             self._confirmed = {
-                number: handle.file
-                for number, handle in zip(numbers, tables, strict=True)
+                catalogue.tables[handle.name]: handle.file
+                for handle in tables
                 if handle.file is not None and handle.file.shared
             }
         for name, kind in catalogue.states.items():
@@ -320,9 +319,7 @@ class TableStateBackend(KeyedStateBackend):
         """Open tables in a temporary store, and copy the entries of this subtask's key groups."""
         groups = self.key_groups
         first, stop = (bound.to_bytes(GROUP_BYTES, "big") for bound in (groups.start, groups.stop))
-        # Without levels, all files are put in level 0; only iterating is reliable then, which suffices here.
-        levels = catalogue.levels or [0] * len(tables)
-        with self._beside("restored", map(read, tables), levels) as beside:
+        with self._beside("restored", _named(catalogue, tables, read), catalogue.metadata) as beside:
             for name, kind in catalogue.states.items():
                 self._table(kind, name)
                 own = self.store.family(name)
@@ -383,10 +380,18 @@ def _catalogue(data: bytes, tables: Sequence[StateHandle]) -> Catalogue:
         catalogue = msgspec.msgpack.decode(data, type=Catalogue)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise StateError(f"the catalogue of keyed state cannot be read: {error}") from error
-    levels = {LAYOUT: len(catalogue.tables), LAYOUT_WITHOUT_LEVELS: 0}.get(catalogue.layout)
-    if levels != len(catalogue.levels) or catalogue.tables != tuple(handle.name for handle in tables):
+    if catalogue.layout != LAYOUT:
+        raise StateError(f"the catalogue of keyed state has the layout {catalogue.layout}, not {LAYOUT}")
+    if list(catalogue.tables) != [handle.name for handle in tables]:
         raise StateError("the catalogue of keyed state lists tables that differ from those in the checkpoint")
     return catalogue
+
+
+def _named(
+    catalogue: Catalogue, tables: Iterable[StateHandle], read: ReadHandle
+) -> Iterator[tuple[str, bytes]]:
+    """Yield the table files, each with its name in the store."""
+    return ((catalogue.tables[handle.name], read(handle)) for handle in tables)
 
 
 @dataclass(slots=True)

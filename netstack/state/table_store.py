@@ -2,16 +2,16 @@
 
 Such a store is a log-structured merge tree, like RocksDB. Writes go to memory. A flush writes them to a table
 file of level 0. A compaction merges files of a level into files of the next level. The store flushes and
-compacts only when `flush` and `compact` are called, so the same calls produce identical files.
+compacts only when `flush` and `compact` are called. Metadata files describe which tables make up the store.
+
+The same calls produce the same tables with the same sizes. Their bytes and names may differ, and so may the
+metadata.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple, Protocol
-
-DEEPEST_LEVEL = 6
-"""The last level, whose files are not merged further; RocksDB's default."""
 
 
 class TableOptions(NamedTuple):
@@ -33,19 +33,15 @@ class TableFile(Protocol):
     """A table file, which never changes. It can be read as long as a view holds it."""
 
     @property
-    def number(self) -> int:
-        """Number of the file in the store, ascending in the order of creation."""
-
-    @property
-    def level(self) -> int:
-        """Level of the file, up to `DEEPEST_LEVEL`."""
+    def name(self) -> str:
+        """Name of the file in the store, which never gives it to another file."""
 
     @property
     def size(self) -> int:
-        """Size in bytes."""
+        """Size in bytes as results count it, without parts whose lengths vary between runs."""
 
     def read(self) -> bytes:
-        """Return the bytes of the file. The same calls to the store produce identical bytes."""
+        """Return the bytes of the file."""
 
 
 class StoreView(Protocol):
@@ -53,11 +49,15 @@ class StoreView(Protocol):
 
     @property
     def files(self) -> Sequence[TableFile]:
-        """The files, by number."""
+        """The table files, in an order that depends only on the calls to the store."""
 
     @property
-    def options(self) -> bytes:
-        """The options of the store, in the store's encoding."""
+    def metadata(self) -> Mapping[str, bytes]:
+        """The metadata files, by name."""
+
+    @property
+    def metadata_size(self) -> int:
+        """Size of the metadata in bytes as results count it."""
 
     def release(self) -> None:
         """Release the files; a second call does nothing."""
@@ -82,21 +82,6 @@ class FamilyTable(Protocol):
         """
 
 
-class Compaction(Protocol):
-    """The result of a compaction. Until `install` is called, views of the store contain the former files."""
-
-    @property
-    def bytes_read(self) -> int:
-        """Size of the input files."""
-
-    @property
-    def bytes_written(self) -> int:
-        """Size of the output files."""
-
-    def install(self) -> None:
-        """Replace the merged files in the store by the new files; later views contain the new files."""
-
-
 class TableStore(Protocol):
     """The tables of one subtask in one attempt."""
 
@@ -110,24 +95,24 @@ class TableStore(Protocol):
         """Write a file of level 0 for each family with unflushed writes; returns the bytes written."""
 
     def view(self) -> StoreView:
-        """Return a view of the current files; it does not contain unflushed writes."""
+        """Return a view of the current files. All writes must have been flushed."""
 
     def wants_compaction(self) -> bool:
         """Whether a level exceeds its maximum size."""
 
-    def compact(self) -> Compaction:
-        """Merge files until no level exceeds its maximum.
+    def compact(self) -> int:
+        """Merge files until no level exceeds its maximum size.
 
-        The previous compaction must have been installed.
+        Returns the bytes of the files that were merged plus the bytes of the files that were written.
         """
 
-    def restore(self, files: Iterable[bytes], levels: Sequence[int]) -> list[int]:
-        """Take over files at the given levels, before any write; returns their numbers in this store.
+    def restore(self, files: Iterable[tuple[str, bytes]], metadata: Mapping[str, bytes]) -> None:
+        """Open the files of a view by name, before any write. They keep their names.
 
-        Files are read one at a time, since together they may not fit into memory.
+        Table files are read one at a time, since together they may not fit into memory.
 
         Raises:
-            StateError: if they are not files of a store, or do not fit these levels.
+            StateError: if they are not the files of a store, or some are missing.
         """
 
     def close(self) -> None:

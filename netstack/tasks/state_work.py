@@ -5,12 +5,12 @@ changelog counts added changes. A task spends the time for these with its next b
 
 **Compaction** of tables runs in the background, in emulated time::
 
-    flush, by a snapshot or a full write buffer -> compaction begins -- bytes / rate --> its files are used
-                                 snapshots meanwhile have the old files, and new files of level 0
+    flush, by a snapshot or a full write buffer -> compaction begins -- bytes / rate --> the next may begin
 
 As in RocksDB, which compacts in separate threads, the snapshot that triggers a compaction still contains the
-former files. Compactions run one at a time, and the next is chosen when the last has ended. A compaction
-drops the entries that have expired when it begins.
+former files. Snapshots from then on contain the new files, even before the compaction has ended. Compactions
+run one at a time, and the next is chosen when the last has ended. A compaction drops the entries that have
+expired when it begins.
 
 **Materialisation** of a changelog stores the whole state from time to time::
 
@@ -38,7 +38,6 @@ from ..state.changelog import Changelog, ChangelogBackend, Materialisation
 from ..state.snapshots import StateHandle, StoredFile
 from ..state.subtask_state import SubtaskState
 from ..state.table_backend import Accesses, TableStateBackend
-from ..state.table_store import Compaction
 from .subtask import Subtask
 from .task_checkpoints import storing_s
 
@@ -81,21 +80,18 @@ class TableSchedule:
         self._scope = scope
         self._rate = costs.table_compaction_rate_bytes_per_s
         self._backend = backend
-        self._running: Compaction | None = None
+        self._running = False
         backend.on_flush = self._begin_if_wanted
 
     def _begin_if_wanted(self) -> None:
         store = self._backend.store
-        if self._running is None and store.wants_compaction():
+        if not self._running and store.wants_compaction():
             self._backend.drop_expired()
-            self._running = compaction = store.compact()
-            duration = (compaction.bytes_read + compaction.bytes_written) / self._rate
-            self._scope.after(duration, self._end)
+            self._running = True
+            self._scope.after(store.compact() / self._rate, self._end)
 
     def _end(self) -> None:
-        assert self._running is not None
-        self._running.install()
-        self._running = None
+        self._running = False
         self._begin_if_wanted()
 
 

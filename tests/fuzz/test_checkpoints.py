@@ -30,15 +30,13 @@ from netstack.checkpoints.rescaling import Rescaling
 from netstack.exchange.key_groups import key_group_range
 from netstack.scenarios.exchange_patterns import shape_of
 from netstack.state.changelog import restore_logged
-from netstack.state.snapshots import StateFormat
+from netstack.state.snapshots import WHOLE_FILES
 from netstack.state.table_backend import TableSettings, TableStateBackend
 
 from .damage import MISTAKES, as_json, changed, damaged, door, refused, scratch, words_in
 from .stored import FOLDER as CHECKPOINT
 from .stored import Stored, checkpoints, handles_of, inlined, job, resealed
 from .test_state import logs, tables
-
-_OF_TABLES = (StateFormat.TABLE_FILE, StateFormat.CATALOGUE)
 
 
 @st.composite
@@ -119,7 +117,7 @@ def _go_on(checkpoint: InitialCheckpoint, parallelism: int) -> None:
         return
     fitted = checkpoint.fitted(shape)
     in_tables = any(
-        handle.format in _OF_TABLES for each in fitted.metadata.subtasks for handle in each.handles
+        handle.format in WHOLE_FILES for each in fitted.metadata.subtasks for handle in each.handles
     )
     with scratch_stores() if in_tables else nullcontext() as stores:
         try:

@@ -1,21 +1,15 @@
-"""Doors of stored state: values, tables of entries, logs of changes, files of RocksDB, metadata."""
+"""Doors of stored state: values, tables of entries, logs of changes, metadata."""
 
 from __future__ import annotations
 
 import json
-import tempfile
-from collections.abc import Sequence
-from functools import cache
-from pathlib import Path
 from typing import Any
 
 import msgspec
 from hypothesis import strategies as st
 from msgspec.msgpack import Ext
 
-from integration.storage.rocksdb import RocksStore
-from integration.storage.rocksdb_edits import family_of, normalised, normalised_size
-from netstack import StateError, StateHandle, StateKind, StorageError, TableOptions
+from netstack import StateError, StateHandle, StateKind, StorageError
 from netstack.checkpoints.metadata_encoding import checksum, decode_metadata, encode_metadata
 from netstack.state.changelog import Changelog, Operation, changes_in, restore_logged
 from netstack.state.keyed_state import KeyedStateBackend, decode_table, encode_table
@@ -24,7 +18,7 @@ from netstack.state.state_kinds import entry_key
 from netstack.state.value_encoding import decode_value, encode_value
 from tests.netstack.state.test_state_values import VALUES
 
-from .damage import MISTAKES, SELDOM, as_json, changed, damaged, documents, door, refused, words_in
+from .damage import SELDOM, as_json, changed, damaged, documents, door, refused, words_in
 from .stored import checkpoints
 
 GROUPS = range(128)
@@ -175,48 +169,6 @@ def test_logs(data: bytes) -> bool:
             encode_value(change.value)
     except StateError as error:
         return refused(error)
-    return True
-
-
-MAGIC = bytes.fromhex("f7cff485b741e288")
-
-
-@cache
-def table_files() -> Sequence[bytes]:
-    """Table files of RocksDB with few entries and with some hundred."""
-    found = []
-    with tempfile.TemporaryDirectory(prefix="netstack-fuzz-") as folder:
-        store = RocksStore(Path(folder) / "store", TableOptions())
-        for name, count in (("a", 1), ("b", 300), ("c" * 300, 3)):
-            family = store.family(name)
-            for number in range(count):
-                family.put(number.to_bytes(2) + encode_value(number), encode_value(f"value {number}"))
-        store.flush()
-        found = [file.read() for file in store.view().files]
-        store.close()
-    return found
-
-
-@st.composite
-def sst_files(draw: st.DrawFn) -> bytes:
-    """Table files of RocksDB, damaged mostly in the blocks at their end that describe them."""
-    data = draw(st.sampled_from(table_files()))
-    for _ in range(draw(MISTAKES)):
-        tail = max(0, len(data) - draw(st.sampled_from((53, 400, 1500, 1 << 30))))
-        data = data[:tail] + draw(damaged(st.just(data[tail:]), st.just(1)))
-    return data[:-8] + MAGIC if draw(st.integers(0, 4)) else data
-
-
-@door(sst_files())
-def test_sst_files(data: bytes) -> bool:
-    """A table file says whose it is, and is not changed where that does not matter, or is refused."""
-    try:
-        family = family_of(data)
-        plain = normalised(data)
-    except StateError as error:
-        return refused(error)
-    assert len(plain) == normalised_size(data)
-    assert data not in table_files() or (family_of(plain), normalised(plain)) == (family, plain)
     return True
 
 

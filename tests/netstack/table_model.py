@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 import msgspec
 
@@ -14,7 +14,7 @@ Entries = dict[bytes, bytes | None]
 
 @dataclass(frozen=True)
 class ModelTable:
-    number: int
+    name: str
     level: int
     family: str
     age: int  # of two files the one with more has the newer entries
@@ -52,7 +52,7 @@ class ModelFamily:
 
     def _entries(self) -> Entries:
         entries: Entries = {}
-        for table in sorted(self.store.truth, key=lambda table: table.age):
+        for table in sorted(self.store.tables, key=lambda table: table.age):
             if table.family == self.name:
                 entries.update(table.entries)
         return entries | self.written
@@ -61,38 +61,23 @@ class ModelFamily:
 @dataclass
 class ModelView:
     files: Sequence[ModelTable]
-    options: bytes = b"options"
+    metadata: dict[str, bytes]
     released: bool = False
+
+    @property
+    def metadata_size(self) -> int:
+        return len(self.metadata["levels"])
 
     def release(self) -> None:
         self.released = True
 
 
-@dataclass
-class ModelCompaction:
-    store: ModelStore
-    merged: list[ModelTable]
-    written: list[ModelTable]
-
-    @property
-    def bytes_read(self) -> int:
-        return sum(table.size for table in self.merged)
-
-    @property
-    def bytes_written(self) -> int:
-        return sum(table.size for table in self.written)
-
-    def install(self) -> None:
-        self.store.shown = [table for table in self.store.shown if table not in self.merged] + self.written
-
-
 class ModelStore:
-    """A `TableStore`; `truth` are the files, `shown` those that views have."""
+    """A `TableStore`; `tables` are its files."""
 
     def __init__(self, options: TableOptions) -> None:
         self.options = options
-        self.truth: list[ModelTable] = []
-        self.shown: list[ModelTable] = []
+        self.tables: list[ModelTable] = []
         self.views: list[ModelView] = []
         self.closed = False
         self._families: dict[str, ModelFamily] = {}
@@ -113,28 +98,28 @@ class ModelStore:
                 self._age += 1
                 new.append(self._table(0, name, self._age, family.written))
                 family.written = {}
-        self.truth += new
-        self.shown += new
+        self.tables += new
         return sum(table.size for table in new)
 
     def _table(self, level: int, family: str, age: int, entries: Entries) -> ModelTable:
         self._number += 1
-        return ModelTable(self._number, level, family, age, tuple(sorted(entries.items())))
+        return ModelTable(f"{self._number}.table", level, family, age, tuple(sorted(entries.items())))
 
     def view(self) -> ModelView:
-        self.views.append(ModelView(sorted(self.shown, key=lambda table: table.number)))
+        levels = {table.name: table.level for table in self.tables}
+        self.views.append(ModelView(list(self.tables), {"levels": msgspec.msgpack.encode(levels)}))
         return self.views[-1]
 
     def _full(self) -> list[str]:
-        level0 = [table.family for table in self.truth if table.level == 0]
+        level0 = [table.family for table in self.tables if table.level == 0]
         return sorted(name for name in set(level0) if level0.count(name) >= self.options.level0_files)
 
     def wants_compaction(self) -> bool:
         return bool(self._full())
 
-    def compact(self) -> ModelCompaction:
+    def compact(self) -> int:
         full = self._full()
-        merged = [table for table in self.truth if table.family in full]
+        merged = [table for table in self.tables if table.family in full]
         written = []
         for name in full:
             tables = sorted((table for table in merged if table.family == name), key=lambda table: table.age)
@@ -143,22 +128,22 @@ class ModelStore:
                 entries.update(table.entries)
             kept: Entries = {key: value for key, value in entries.items() if value is not None}
             written.append(self._table(1, name, tables[-1].age, kept))
-        self.truth = [table for table in self.truth if table not in merged] + written
-        return ModelCompaction(self, merged, written)
+        self.tables = [table for table in self.tables if table not in merged] + written
+        return sum(table.size for table in merged + written)
 
-    def restore(self, files: Iterable[bytes], levels: Sequence[int]) -> list[int]:
-        for data, level in zip(files, levels, strict=True):
+    def restore(self, files: Iterable[tuple[str, bytes]], metadata: Mapping[str, bytes]) -> None:
+        levels = msgspec.msgpack.decode(metadata["levels"], type=dict[str, int])
+        for name, data in files:
             try:
                 family, age, entries = msgspec.msgpack.decode(
                     data, type=tuple[str, int, tuple[tuple[bytes, bytes | None], ...]]
                 )
             except msgspec.DecodeError as error:
                 raise StateError("no table") from error
-            self.truth.append(replace(self._table(level, family, age, {}), entries=entries))
+            self.tables.append(ModelTable(name, levels[name], family, age, entries))
             self._age = max(self._age, age)
+            self._number = max(self._number, int(name.partition(".")[0]))
             self.family(family)
-        self.shown = list(self.truth)
-        return [table.number for table in self.truth]
 
     def close(self) -> None:
         self.closed = True

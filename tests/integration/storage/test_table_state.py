@@ -52,7 +52,7 @@ ROOT = Path(__file__).parents[3]
 
 
 @pytest.mark.parametrize("incremental", [False, True], ids=["full", "incremental"])
-def test_two_processes_store_and_measure_the_same(incremental: bool) -> None:
+def test_two_processes_store_as_much_and_measure_the_same(incremental: bool) -> None:
     code = (
         f"from tests.integration.storage.state_job import fingerprint; print(fingerprint(3, {incremental}))"
     )
@@ -148,6 +148,8 @@ def test_a_table_is_not_used_again_before_its_checkpoint_is_confirmed() -> None:
     emulate(replace(scenario, faults=(lost,)), storage=storage)
     sizes = storage.sizes()
     assert [each.stored for each in sizes] == [each.state for each in sizes]
+    for number in storage.checkpoints():
+        assert storage.written[number] == len(storage.load(number).files)
     names = {path for number in storage.checkpoints() for path in files_of(storage.load(number))}
     assert names == stored(storage)
     assert len(names) == 2 * 3

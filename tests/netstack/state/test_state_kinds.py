@@ -83,7 +83,7 @@ class Task:
         if isinstance(keyed, TableStateBackend):
             keyed.drop_expired()
             keyed.store.flush()
-            keyed.store.compact().install()
+            keyed.store.compact()
 
 
 def test_map_state() -> None:
