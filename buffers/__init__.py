@@ -23,7 +23,7 @@ from .errors import CorruptRecord, InsufficientBuffers, PoolDestroyed
 from .local_pool import BufferListener, LocalBufferPool
 from .network_pool import NetworkBufferPool
 from .payload import HEADER_BYTES, BlankBytes, Content, Payload, Pieces, content_of
-from .pool_statistics import LocalPoolStatistics, NetworkPoolStatistics, UsageNotice
+from .pool_statistics import LocalPoolStatistics
 from .record_decoder import DEFAULT_MAX_RECORD_BYTES, RecordDecoder
 from .records import (
     WATERMARK_BYTES,
@@ -64,7 +64,6 @@ __all__ = [
     "MemorySegment",
     "MemorySlab",
     "NetworkBufferPool",
-    "NetworkPoolStatistics",
     "Payload",
     "Pieces",
     "PipelinedSubpartition",
@@ -76,7 +75,6 @@ __all__ = [
     "RecordDecoder",
     "RecoveredBuffer",
     "Recycler",
-    "UsageNotice",
     "content_of",
     "encode_behind",
     "encode_watermark",

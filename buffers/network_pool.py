@@ -16,8 +16,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 from .errors import InsufficientBuffers, PoolDestroyed
-from .local_pool import UNBOUNDED, LocalBufferPool
-from .pool_statistics import NetworkPoolStatistics, UsageNotice
+from .local_pool import LocalBufferPool
 from .redistribution import plan_sizes
 from .segment import MemorySegment, MemorySlab
 
@@ -48,7 +47,6 @@ class NetworkBufferPool:
         self._all_at_maximum = True
         self._in_batch = False
         self._resize_after_batch = False
-        self._last_usage = 0
 
     @property
     def free(self) -> int:
@@ -269,37 +267,3 @@ class NetworkBufferPool:
         self.total = self.guaranteed = self._made = self._reserved = 0
         self._returned.clear()
         self._waiting.clear()
-
-    @property
-    def requested(self) -> int:
-        """Number of segments that the pools would take if there were enough."""
-        return sum([pool.expected if pool.maximum == UNBOUNDED else pool.maximum for pool in self._pools])
-
-    def check_usage(self) -> UsageNotice | None:
-        """Return a message for the user when usage reaches or leaves 100 %; None if nothing has changed."""
-        usage = self.statistics().usage_percent
-        before, self._last_usage = self._last_usage, usage
-        if usage == before or (usage < 100 and before < 100):
-            return None
-        missing = max(0, self.requested - self.total)
-        return UsageNotice(
-            warning=usage >= 100,
-            requested=self.requested,
-            total=self.total,
-            usage_percent=usage,
-            missing_bytes=missing * self.segment_size,
-        )
-
-    def statistics(self) -> NetworkPoolStatistics:
-        """Return a snapshot of the current state."""
-        requested = self.requested
-        return NetworkPoolStatistics(
-            total=self.total,
-            free=max(0, self.free),
-            used=self.used,
-            guaranteed=self.guaranteed,
-            requested=requested,
-            usage_percent=100 * requested // self.total if self.total else 0,
-            pools=len(self._pools),
-            segment_size=self.segment_size,
-        )

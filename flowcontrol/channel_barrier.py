@@ -46,11 +46,6 @@ class ChannelBarrier(Generic[ItemT]):
         self.last_before: ItemT | None = None
         self._announced: tuple[int, ItemT, ItemT] | None = None
 
-    @property
-    def arrived_id(self) -> int:
-        """Checkpoint of the barrier that has arrived; NO_CHECKPOINT if no barrier has arrived."""
-        return self._newest if self.arrived else NO_CHECKPOINT
-
     def start(self, checkpoint_id: int) -> bool:
         """Begin a checkpoint; returns whether queued data in front of its barrier is part of it.
 

@@ -17,7 +17,6 @@ The type of a buffer decides how the network layer treats it:
 | ALIGNED_CHECKPOINT_BARRIER | y | y | | |
 | TIMEOUTABLE_ALIGNED_CHECKPOINT_BARRIER | y | y | | y |
 | RECOVERY_COMPLETION | y | y | | |
-| END_OF_SEGMENT, RECOVERY_METADATA | y | | | |
 """
 
 from __future__ import annotations
@@ -35,7 +34,8 @@ from .errors import LocalProtocolError, MalformedEvent
 class DataType(IntEnum):
     """The kind of a buffer; its value is the byte on the wire (Flink's Buffer.DataType).
 
-    The value 0 is Flink's NONE, which is never sent and so has no member here.
+    Flink's values 0 (NONE), 7 (END_OF_SEGMENT) and 8 (RECOVERY_METADATA) are never sent, so they have no
+    members.
     """
 
     DATA_BUFFER = 1
@@ -44,8 +44,6 @@ class DataType(IntEnum):
     ALIGNED_CHECKPOINT_BARRIER = 4
     TIMEOUTABLE_ALIGNED_CHECKPOINT_BARRIER = 5
     RECOVERY_COMPLETION = 6
-    END_OF_SEGMENT = 7
-    RECOVERY_METADATA = 8
 
 
 EVENT_TYPES = frozenset(DataType) - {DataType.DATA_BUFFER}

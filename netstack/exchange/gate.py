@@ -187,11 +187,6 @@ class InputGate:
         return bool(self._ready or self._urgent)
 
     @property
-    def priority_readable(self) -> bool:
-        """Whether the next poll may return a priority event."""
-        return bool(self._urgent)
-
-    @property
     def segment_bytes(self) -> int:
         """Maximum size of a buffer of the gate."""
         return self.floating.network_pool.segment_size

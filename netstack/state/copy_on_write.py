@@ -91,11 +91,6 @@ class CopyOnWriteMap(Generic[K, V]):
         self._saved = snapshot.saved
         return snapshot
 
-    @property
-    def open_snapshots(self) -> int:
-        """Number of snapshots that have not been released."""
-        return len(self._open)
-
     def _entries_of(self, snapshot: MapSnapshot[K, V]) -> Mapping[K, V]:
         entries = dict(self._entries)
         for newer in reversed(self._open[self._open.index(snapshot) :]):

@@ -44,24 +44,17 @@ class VectorPool:
         assert {key: seen[key] for key in expect} == expect
 
     def observe(self) -> Seen:
-        statistics = self.network.statistics()
-        notice = self.network.check_usage()
+        network = self.network
         return {
             "ok": True,
-            "total": statistics.total,
-            "available": statistics.free,
-            "used": statistics.used,
-            "total_memory": statistics.total_bytes,
-            "available_memory": statistics.free_bytes,
-            "used_memory": statistics.used_bytes,
-            "registered_pools": statistics.pools,
-            "requested": statistics.requested,
-            "requested_memory": statistics.requested_bytes,
-            "usage_percent": statistics.usage_percent,
-            "is_available": self.network.available,
-            "warning": notice is not None and notice.warning,
-            "missing_bytes": notice.missing_bytes if notice else 0,
-            "back_to_normal_message": notice is not None and not notice.warning,
+            "total": network.total,
+            "available": network.free,
+            "used": network.used,
+            "total_memory": network.total * network.segment_size,
+            "available_memory": network.free * network.segment_size,
+            "used_memory": network.used * network.segment_size,
+            "registered_pools": len(network.pools),
+            "is_available": network.available,
         }
 
     def create(self, step: Step) -> Seen:
@@ -148,7 +141,7 @@ def test_the_error_says_how_many_are_needed_and_which_option_gives_more() -> Non
     error = caught.value
     assert (error.required, error.available, error.total, error.segment_size) == (7, 6, 10, 32768)
     assert isinstance(error, OSError)
-    assert pool.statistics().pools == 1
+    assert len(pool.pools) == 1
 
 
 def test_exclusive_segments_that_pools_hold_too_much_of_are_refused_without_a_trace() -> None:
@@ -238,19 +231,6 @@ def test_a_request_for_no_exclusive_segment_is_served_even_when_nothing_is_free(
     assert network.request_unpooled(0) == []
 
 
-def test_a_usage_warning_is_given_once_for_each_figure() -> None:
-    network = NetworkBufferPool(10, 64)
-    network.create_pool(1, 1, 10)
-    first = network.check_usage()
-    assert first is not None
-    assert (first.warning, first.usage_percent, first.missing_bytes) == (True, 100, 0)
-    assert network.check_usage() is None
-    network.create_pool(1, 1, 5)
-    second = network.check_usage()
-    assert second is not None
-    assert (second.requested, second.usage_percent, second.missing_bytes) == (15, 150, 320)
-
-
 def test_a_returned_segment_is_used_again_before_fresh_memory() -> None:
     network = NetworkBufferPool(10, 64)
     segment = network.request_pooled()
@@ -275,7 +255,7 @@ def test_what_is_owed_comes_back_before_anybody_else_gets_a_segment() -> None:
         pool.recycle(segment)
         assert (network.owed, network.request_pooled()) == (left, None)
     assert [network.take_reserved() is None for _ in range(3)] == [False] * 3
-    assert network.statistics().free == network.owed == 0
+    assert network.free == network.owed == 0
 
 
 def test_more_than_can_ever_be_there_is_not_owed_to_anybody() -> None:

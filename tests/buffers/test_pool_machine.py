@@ -57,6 +57,10 @@ class Pools(RuleBasedStateMachine):
         self.exclusive: list[MemorySegment] = []
         self.reserved = 0
 
+    def figures(self) -> tuple[int, int, int, int]:
+        network = self.network
+        return network.free, network.used, network.guaranteed, len(network.pools)
+
     @rule(
         minimum=st.integers(1, 4),
         extra=st.none() | st.integers(0, 10),
@@ -65,7 +69,8 @@ class Pools(RuleBasedStateMachine):
     )
     def create(self, minimum: int, extra: int | None, expected: int, overdraft: int) -> None:
         user = PoolUser()
-        before = self.network.statistics()
+        before = self.figures()
+        free = self.network.total - self.network.guaranteed
         try:
             user.pool = self.network.create_pool(
                 expected,
@@ -76,8 +81,8 @@ class Pools(RuleBasedStateMachine):
                 max_overdraft=overdraft,
             )
         except InsufficientBuffers:
-            assert minimum > before.total - before.guaranteed
-            assert self.network.statistics() == before
+            assert minimum > free
+            assert self.figures() == before
         else:
             user.pool.on_available = user.available
             user.was_available = user.pool.available
@@ -114,12 +119,12 @@ class Pools(RuleBasedStateMachine):
 
     @rule(count=st.integers(0, 6))
     def request_exclusive(self, count: int) -> None:
-        before = self.network.statistics()
+        guaranteed = self.network.guaranteed
         sizes = [user.pool.size for user in self.users]
         try:
             taken = self.network.request_unpooled(count)
         except InsufficientBuffers:
-            assert self.network.guaranteed == before.guaranteed
+            assert self.network.guaranteed == guaranteed
             assert [user.pool.size for user in self.users] == sizes
         else:
             assert len(taken) == count
@@ -127,11 +132,11 @@ class Pools(RuleBasedStateMachine):
 
     @rule(count=st.integers(0, 6))
     def reserve(self, count: int) -> None:
-        before = self.network.statistics()
+        guaranteed = self.network.guaranteed
         try:
             self.network.reserve_unpooled(count)
         except InsufficientBuffers:
-            assert self.network.guaranteed == before.guaranteed
+            assert self.network.guaranteed == guaranteed
         else:
             self.reserved += count
 
@@ -214,8 +219,7 @@ class Pools(RuleBasedStateMachine):
             for segment, subpartition in user.held:
                 user.pool.recycle(segment, subpartition)
         self.network.recycle_unpooled(self.exclusive, self.reserved)
-        statistics = self.network.statistics()
-        assert (statistics.free, statistics.used, statistics.guaranteed) == (statistics.total, 0, 0)
+        assert self.figures() == (self.network.total, 0, 0, 0)
 
 
 Pools.TestCase.settings = settings(max_examples=60, stateful_step_count=40)

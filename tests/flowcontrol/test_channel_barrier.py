@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flowcontrol import NO_CHECKPOINT, ChannelBarrier
+from flowcontrol import ChannelBarrier
 
 
 def new_barrier() -> ChannelBarrier[str]:
@@ -12,13 +12,13 @@ def new_barrier() -> ChannelBarrier[str]:
 
 def test_data_is_persisted_from_the_start_until_the_barrier() -> None:
     barrier = new_barrier()
-    assert (barrier.persisting, barrier.arrived_id) == (None, NO_CHECKPOINT)
+    assert (barrier.persisting, barrier.arrived) == (None, False)
 
     assert barrier.start(3)
     assert barrier.persisting == 3
     barrier.arrive(3, "last")
 
-    assert (barrier.persisting, barrier.arrived_id, barrier.last_before) == (None, 3, "last")
+    assert (barrier.persisting, barrier.arrived, barrier.last_before) == (None, True, "last")
 
 
 def test_there_is_nothing_to_wait_for_where_the_barrier_was_first() -> None:

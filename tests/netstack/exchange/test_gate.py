@@ -180,9 +180,9 @@ def test_a_priority_event_comes_before_the_data_of_all_channels() -> None:
     readable = Readable("abc")
     readable.arrive("abbc")
     readable.channels["b"].arrive_first()
-    assert readable.gate.priority_readable
+    assert readable.gate._urgent
     assert readable.poll_sizes() == [("b", 1), ("a", 10), ("c", 10), ("b", 10), ("b", 10)]
-    assert not readable.gate.priority_readable
+    assert not readable.gate._urgent
 
 
 def test_a_channel_with_more_priority_events_stays_in_front() -> None:

@@ -374,7 +374,7 @@ def test_an_unaligned_barrier_is_read_first_and_blocks_nothing() -> None:
     receiver = Receiver()
     receiver.arrive(b"one")
     assert receiver.arrive(unaligned(), data_type=PRIORITY)
-    assert receiver.gate.priority_readable
+    assert receiver.gate._urgent
     receiver.arrive(b"two")
     assert receiver.read_all() == [unaligned(), b"one", b"two"]
 
@@ -383,7 +383,7 @@ def test_a_barrier_with_a_timeout_is_announced_to_the_gate() -> None:
     receiver = Receiver()
     receiver.arrive(b"one")
     receiver.arrive(timeoutable(), data_type=TIMEOUTABLE)
-    assert receiver.gate.priority_readable
+    assert receiver.gate._urgent
     assert receiver.channel.queue_length == 3
     barrier = CheckpointBarrier(1, 0.0, CheckpointOptions(timeout_s=5.0))
     announcement = encode_event(EventAnnouncement(barrier, 1))
@@ -396,9 +396,9 @@ def test_a_prioritized_barrier_is_read_before_the_data_of_the_gate() -> None:
     receiver.arrive(b"one")
     receiver.arrive(timeoutable(), data_type=TIMEOUTABLE)
     receiver.read()
-    assert not receiver.gate.priority_readable
+    assert not receiver.gate._urgent
     receiver.channel.prioritize(1)
-    assert receiver.gate.priority_readable
+    assert receiver.gate._urgent
     polled = receiver.gate.poll(0.0)
     assert polled is not None
     assert (bytes(polled[1].payload), polled[1].data_type) == (timeoutable(), PRIORITY)
@@ -630,9 +630,9 @@ def test_a_local_channel_reads_an_unaligned_barrier_first() -> None:
     pair.add(b"one")
     pair.add(b"two")
     assert pair.gate.readable
-    assert not pair.gate.priority_readable
+    assert not pair.gate._urgent
     assert pair.overtake(1) == [b"one", b"two"]
-    assert pair.gate.priority_readable
+    assert pair.gate._urgent
     assert pair.read_all() == [unaligned(), b"one"]
 
 
@@ -640,14 +640,14 @@ def test_a_local_channel_finds_a_barrier_that_overtook_before_or_while_it_was_bl
     pair = LocalPair()
     pair.overtake(1)
     pair.channel.request(0)
-    assert pair.gate.priority_readable
+    assert pair.gate._urgent
     assert pair.read_all() == [unaligned()]
     pair.add_barrier()
     assert pair.read_all() == [aligned()]
     pair.overtake(2)
     assert not pair.gate.readable
     pair.channel.resume()
-    assert pair.gate.priority_readable
+    assert pair.gate._urgent
     assert pair.read_all() == [unaligned(2)]
 
 
@@ -689,7 +689,7 @@ def test_a_local_channel_announces_nothing() -> None:
     pair.channel.request(0)
     barrier = EventConsumer(EventBuffer(timeoutable(), TIMEOUTABLE))
     pair.subpartition.add_timeoutable(barrier, 1, lambda data: None)
-    assert not pair.gate.priority_readable
+    assert not pair.gate._urgent
     assert pair.read_all() == [timeoutable()]
     with pytest.raises(LocalProtocolError, match="a local channel announces no events"):
         pair.channel.prioritize(0)

@@ -54,7 +54,7 @@ def test_released_snapshots_cost_nothing() -> None:
     first.release()
     first.release()
     second.release()
-    assert table.open_snapshots == 0
+    assert not table._open
     table.put("a", 3)
     kept = table.get("b")
     assert kept is table.get("b")
@@ -125,7 +125,7 @@ class Model(RuleBasedStateMachine):
     def the_map_is_current(self) -> None:
         assert dict(entries_of(self.table)) == self.model
         assert len(self.table) == len(self.model)
-        assert self.table.open_snapshots == len(self.open)
+        assert len(self.table._open) == len(self.open)
 
 
 def entries_of(table: CopyOnWriteMap[int, Any]) -> list[tuple[int, Any]]:

@@ -141,11 +141,11 @@ def test_a_snapshot_is_released_however_storing_it_ends() -> None:
     with pytest.raises(StorageError, match="no space is left"):
         state.snapshot().handles(writer, 0)
     tables = [table for _, table in state.keyed._tables.values()]
-    assert [table.open_snapshots for table in [*tables, state.operator._states]] == [0, 0, 0]
+    assert [len(table._open) for table in [*tables, state.operator._states]] == [0, 0, 0]
     snapshot = state.snapshot()
     snapshot.release()
     snapshot.release()
-    assert [table.open_snapshots for table in tables] == [0, 0]
+    assert [len(table._open) for table in tables] == [0, 0]
     with pytest.raises(RuntimeError, match="a snapshot was read after it had been released"):
         snapshot.handles(writer, 0)
 
