@@ -187,7 +187,7 @@ def _initial(begin: Begin) -> InitialCheckpoint | None:
     from ..storage.checkpoint_list import find_checkpoint
 
     try:
-        initial = find_checkpoint(path)
+        initial = find_checkpoint(path, say)
     except StorageError as error:
         raise usage_error("run", f"{option}: {one_line(error)}") from None
     return initial._replace(claim_mode=begin.claim_mode, leaves_state_out=begin.allow_non_restored_state)

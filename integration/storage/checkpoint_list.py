@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import NamedTuple
@@ -27,6 +27,7 @@ from netstack import (
     metadata_path,
 )
 
+from ..files.reading import one_line
 from .directory import DirectoryStorage, storage_at
 
 
@@ -44,10 +45,11 @@ class Wrong(StrEnum):
     MISSING = "missing"
     CORRUPT = "corrupt"
     LEFT_OVER = "left over"
+    UNREADABLE = "unreadable"
 
 
 class Problem(msgspec.Struct, frozen=True):
-    """A missing, damaged or superfluous file. ``why`` is a sentence about the problem."""
+    """A missing, damaged, unreadable or superfluous file or folder. ``why`` is a sentence."""
 
     wrong: Wrong
     path: str
@@ -87,8 +89,10 @@ class Inventory(msgspec.Struct, frozen=True, kw_only=True):
 def take_inventory(storage: FileLayout, root: str, *, verify: bool) -> Inventory:
     """Return the inventory of a storage. With ``verify``, read every file and list the problems.
 
+    A checkpoint that cannot be read is listed as broken, with or without ``verify``.
+
     Raises:
-        StorageError: The storage cannot be read.
+        StorageError: The storage itself cannot be read.
     """
     checks = _Checks(verify)
     entries = [checks.entry_of(storage, checkpoint_id) for checkpoint_id in storage.present()]
@@ -115,6 +119,21 @@ class _Checks:
 
     def entry_of(self, storage: FileLayout, checkpoint_id: int) -> CheckpointEntry:
         """Return the entry of a checkpoint of a storage, or of a savepoint, which is a storage by itself."""
+        try:
+            return self._entry_of(storage, checkpoint_id)
+        except StorageError as error:
+            place = _place_in(storage, checkpoint_id)
+            folder = place.shown(place.metadata).removesuffix(f"/{METADATA_NAME}")
+            self.problems.append(Problem(Wrong.UNREADABLE, folder, one_line(error)))
+            return CheckpointEntry(
+                checkpoint_id=checkpoint_id,
+                status=Status.BROKEN,
+                size=0,
+                files=0,
+                savepoint=place.savepoint,
+            )
+
+    def _entry_of(self, storage: FileLayout, checkpoint_id: int) -> CheckpointEntry:
         contents = storage.contents(checkpoint_id)
         place = _place_in(storage, checkpoint_id)
         unfinished = CheckpointEntry(
@@ -165,6 +184,8 @@ class _Checks:
                 self.add(Wrong.MISSING, [place.shown(file.path)], "the file does not exist")
             except DamagedFileError as error:
                 self.add(Wrong.CORRUPT, [place.shown(file.path)], _why(file.path, error))
+            except StorageError as error:
+                self.add(Wrong.UNREADABLE, [place.shown(file.path)], one_line(error))
             if not is_savepoint:
                 self.checked.add(file)
 
@@ -210,11 +231,12 @@ def _inconsistencies(metadata: CheckpointMetadata) -> Iterator[str]:
                 )
 
 
-def find_checkpoint(path: str | Path) -> InitialCheckpoint:
+def find_checkpoint(path: str | Path, report: Callable[[str], None] = lambda line: None) -> InitialCheckpoint:
     """Return the checkpoint at a path or URI, after a check of all its files.
 
     The path names a folder such as ``chk-17``, the `_metadata` in it, or the directory of such folders, whose
-    latest complete checkpoint is returned. A savepoint may have any folder name.
+    latest complete checkpoint is returned. A savepoint may have any folder name. `report` gets a line if
+    newer checkpoints are incomplete.
 
     Raises:
         StorageError: There is no checkpoint, or it is incomplete, damaged, or of another version; the message
@@ -229,7 +251,7 @@ def find_checkpoint(path: str | Path) -> InitialCheckpoint:
     if not storage.exists():
         raise StorageError(f"{given}: there is no such checkpoint, nor a directory of checkpoints")
     if checkpoint_id is None:
-        metadata = _latest(storage, given)
+        metadata = _latest(storage, given, report)
         named = f"{given}/{folder_of(metadata.checkpoint_id)}"
     elif checkpoint_id not in storage.present():
         raise StorageError(f"{given}: there is no such checkpoint")
@@ -241,7 +263,8 @@ def find_checkpoint(path: str | Path) -> InitialCheckpoint:
             raise StorageError(f"{given} is not complete: it has no {METADATA_NAME}") from None
         except DamagedFileError as error:
             raise StorageError(f"{given} is damaged: {error}") from error
-    _read_all(storage, metadata, named)
+    advice = "" if checkpoint_id is not None else _older(storage.present(), metadata.checkpoint_id)
+    _read_all(storage, metadata, named, advice)
     return InitialCheckpoint(metadata, storage, named, storage.present()[-1] + 1)
 
 
@@ -265,12 +288,21 @@ def _savepoint_at(given: str) -> InitialCheckpoint | None:
     return InitialCheckpoint(metadata, storage, named, metadata.checkpoint_id + 1)
 
 
-def _read_all(storage: FileLayout, metadata: CheckpointMetadata, named: str) -> None:
+def _read_all(storage: FileLayout, metadata: CheckpointMetadata, named: str, advice: str = "") -> None:
     for file in metadata.files.values():
         try:
             storage.verify(file)
         except (DamagedFileError, MissingFileError) as error:
-            raise StorageError(f"{named} is damaged: {error}") from error
+            raise StorageError(f"{named} is damaged: {error}{advice}") from error
+
+
+def _older(present: Sequence[int], number: int) -> str:
+    """Return the advice to continue from a checkpoint before a damaged one.
+
+    Sinks may have committed the records of the damaged one, so the user has to decide.
+    """
+    older = ", ".join(map(folder_of, present[: present.index(number)])) or "there is no older one"
+    return f"; to continue from an older checkpoint, name it: {older}"
 
 
 def _place(given: str) -> tuple[str, int | None]:
@@ -288,19 +320,19 @@ def _place(given: str) -> tuple[str, int | None]:
     return (full, None) if checkpoint_id is None else (folder or "/", checkpoint_id)
 
 
-def _latest(storage: DirectoryStorage, given: str) -> CheckpointMetadata:
+def _latest(storage: DirectoryStorage, given: str, report: Callable[[str], None]) -> CheckpointMetadata:
     present = storage.present()
     if not present:
         raise StorageError(f"{given}: contains no checkpoints")
     for number in reversed(present):
         try:
-            return storage.load(number)
+            metadata = storage.load(number)
         except MissingFileError:
             continue  # the run ended before the checkpoint was complete
         except DamagedFileError as error:
-            # Sinks may have committed the records of this checkpoint, so the user has to decide about an
-            # older one.
-            older = ", ".join(map(folder_of, present[: present.index(number)])) or "there is no older one"
-            advice = f"to continue from an older checkpoint, name it: {older}"
-            raise StorageError(f"{given}/{folder_of(number)} is damaged: {error}; {advice}") from error
+            advice = _older(present, number)
+            raise StorageError(f"{given}/{folder_of(number)} is damaged: {error}{advice}") from error
+        if incomplete := ", ".join(folder_of(each) for each in present if each > number):
+            report(f"{given}: {incomplete} was never completed; starting from {folder_of(number)}")
+        return metadata
     raise StorageError(f"{given}: none of the checkpoints there is complete")

@@ -9,8 +9,16 @@ import pytest
 
 from integration.cli.app import main
 from integration.cli.exit_status import FAILED, MISTAKE
+from integration.storage.checkpoint_list import find_checkpoint
 from integration.storage.directory import DirectoryStorage
-from netstack import CheckpointMetadata, StateHandle, StateKind, StoredFile, SubtaskSnapshot
+from netstack import (
+    CheckpointMetadata,
+    StateHandle,
+    StateKind,
+    StorageError,
+    StoredFile,
+    SubtaskSnapshot,
+)
 
 
 def complete(
@@ -86,6 +94,19 @@ def test_everything_wrong_is_named(storage: DirectoryStorage, capsys: pytest.Cap
     ]
     status, lines = run(capsys, storage.root)
     assert (status, len(lines)) == (0, 5)
+
+
+def test_a_folder_that_cannot_be_read_leaves_no_other_unverified(
+    storage: DirectoryStorage, capsys: pytest.CaptureFixture[str]
+) -> None:
+    root = Path(storage.root)
+    (root / "chk-10/a").write_bytes(b"b")
+    (root / "chk-9/_metadata").unlink()
+    (root / "chk-9/_metadata").mkdir()
+    status, lines = run(capsys, storage.root, "--verify")
+    assert status == FAILED
+    assert lines[2].startswith("9 broken")
+    assert [" ".join(line.split()[:2]) for line in lines[4:]] == ["unreadable: chk-9:", "corrupt: chk-10/a:"]
 
 
 def test_broken_metadata(storage: DirectoryStorage, capsys: pytest.CaptureFixture[str]) -> None:
@@ -205,5 +226,16 @@ def test_odd_files_are_neither_waited_for_nor_read(
         assert (status, captured.err) == (FAILED, "")
         assert f"corrupt: chk-10/a: has {1 << 40} bytes, but 1 bytes were written" in captured.out
     else:
-        assert (status, captured.out, captured.err.count("\n")) == (MISTAKE, "", 1)
-        assert captured.err.startswith(f"netstack checkpoints: {path} {message}")
+        assert (status, captured.err) == (FAILED, "")
+        place = "chk-10" if name == "_metadata" else "chk-10/a"
+        assert f"unreadable: {place}: {path} {message}" in captured.out
+
+
+def test_a_start_names_what_it_skips_and_an_older_checkpoint(storage: DirectoryStorage) -> None:
+    storage.write(11, "a", b"half of it")
+    said: list[str] = []
+    assert find_checkpoint(storage.root, said.append).metadata.checkpoint_id == 10
+    assert said == [f"{storage.root}: chk-11 was never completed; starting from chk-10"]
+    Path(storage.root, "chk-10/a").write_bytes(b"b")
+    with pytest.raises(StorageError, match="; to continue from an older checkpoint, name it: chk-9$"):
+        find_checkpoint(storage.root)
