@@ -237,5 +237,5 @@ def test_a_start_names_what_it_skips_and_an_older_checkpoint(storage: DirectoryS
     assert find_checkpoint(storage.root, said.append).metadata.checkpoint_id == 10
     assert said == [f"{storage.root}: chk-11 was never completed; starting from chk-10"]
     Path(storage.root, "chk-10/a").write_bytes(b"b")
-    with pytest.raises(StorageError, match="; to continue from an older checkpoint, name it: chk-9$"):
+    with pytest.raises(StorageError, match=r"; to continue from an older checkpoint, name it: chk-9$"):
         find_checkpoint(storage.root)
