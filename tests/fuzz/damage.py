@@ -119,12 +119,14 @@ _PIECES = (
 def damaged(
     draw: st.DrawFn, valid: st.SearchStrategy[bytes], mistakes: st.SearchStrategy[int] = MISTAKES
 ) -> bytes:
-    """Valid bytes, of which pieces are removed, replaced, repeated or preceded by other bytes."""
+    """Valid bytes, of which pieces are overwritten, removed, replaced, repeated or preceded by others."""
     data = draw(valid)
     for _ in range(draw(mistakes)):
         start = draw(st.integers(0, len(data)))
-        end = start + draw(_LENGTHS)
-        data = data[:start] + draw(_PIECES | st.just(2 * data[start:end])) + data[end:]
+        length = draw(_LENGTHS)
+        piece = draw(_PIECES | st.just(2 * data[start : start + length]))
+        end = start + (len(piece) if draw(st.booleans()) else length)
+        data = data[:start] + piece + data[end:]
     return data
 
 
