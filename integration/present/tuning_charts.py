@@ -1,17 +1,15 @@
 """Charts of a tuning: the trade-off between throughput and checkpoint time, and times over debloat targets.
 
-A mark is the mean over seeds. Its bars are the 95 % interval. The names of settings stand beside their marks,
-and do not overlap. Each name takes the first side of its mark on which it covers no mark and no other name,
-and if possible no bar. Names with a meaning, such as the recommended setting, choose first. A name without a
-free side only appears in the tooltip.
+A mark is the mean over seeds. Its bars are the 95 % interval. The legend has the settings with their marks:
+debloat targets are circles, and every other setting has a shape of its own.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import pairwise
-from math import ceil, floor, log, log10
-from typing import Any, Literal, NamedTuple
+from itertools import cycle
+from math import ceil, floor, log10
+from typing import Any, NamedTuple
 
 import altair as alt
 
@@ -20,136 +18,30 @@ from ..tuning.confidence import Estimate
 from ..tuning.recommend import Recommendation, SettingSummary
 from ..tuning.settings import NOW
 from .chart_style import ALARM, NEUTRAL, PALETTE, PANEL_WIDTH, Chart, Row, colours, tip
-from .graph import Box, Point
 from .tuning import conditions_of
 
 WIDTH, HEIGHT = 2 * PANEL_WIDTH, 300
 """Width and height of the chart, in pixels."""
 PADDING = 50
 """Distance in pixels between the outermost marks and the sides of the chart."""
-FONT_SIZE = 11.5
 
-_CHARACTER = 6.6
-"""Maximum width of a character of a name, in pixels."""
-_MARK = 7.0
-"""Half the width of a mark, with room around it."""
-_RING = 13.0
-_GAP = 6.0
-"""Minimum distance between two names side by side, in pixels."""
-
-NARROW = 300
-"""Width of the chart on a phone, in pixels. Names are placed separately for this width."""
-
-_STEPS = 24
-"""Number of segments of a line that are checked for overlap."""
-
-_SPARE = 0.24
-"""Share of the throughput axis that stays free above and below all marks, for names."""
+_SPARE = 0.1
+"""Share of the throughput axis that stays free above and below all marks."""
 _NARROWEST = 4.0
 """Minimum range of the throughput axis, in percentage points, so that noise looks like noise."""
 
-
-class Side(NamedTuple):
-    """Position of a name, in pixels from the middle of its mark."""
-
-    align: Literal["left", "center", "right"]
-    baseline: Literal["top", "middle", "bottom"]
-    dx: float
-    dy: float
-
-
-SIDES = {
-    "above": Side("center", "bottom", 0, -14),
-    "below": Side("center", "top", 0, 14),
-    "right above": Side("left", "bottom", 14, -14),
-    "left above": Side("right", "bottom", -14, -14),
-    "right below": Side("left", "top", 14, 14),
-    "left below": Side("right", "top", -14, 14),
-    "higher": Side("center", "bottom", 0, -30),
-    "lower": Side("center", "top", 0, 30),
-    "right": Side("left", "middle", 15, 0),
-    "left": Side("right", "middle", -15, 0),
-}
-"""Sides in the order of trials. Right and left come last, because lines between marks run there."""
-
-NOWHERE = "nowhere"
-
-
-def placed(rows: Sequence[Row]) -> list[Row]:
-    """Return the rows with `side` and `narrow_side` added: the sides of the marks on which names stand.
-
-    `narrow_side` is for a chart that is `NARROW` pixels wide. Each row has `ms`, `share`, `label`, and
-    `said`: whether the text of the recommendation names the setting.
-    """
-    places = zip(rows, name_boxes(rows, WIDTH), name_boxes(rows, NARROW), strict=True)
-    return [{**row, "side": wide[0], "narrow_side": narrow[0]} for row, wide, narrow in places]
-
-
-def name_boxes(rows: Sequence[Row], width: float) -> list[tuple[str, Box | None]]:
-    """Return the side of each row's mark on which its name stands, in a chart of a width, and its box.
-
-    Without a free side, the side is `NOWHERE`, and there is no box.
-    """
-    low, high = log(min(row["ms_least"] for row in rows)), log(max(row["ms_most"] for row in rows))
-    bottom, top = share_domain(rows)
-
-    def x(ms: float) -> float:
-        along = (log(ms) - low) / (high - low) if high > low else 0.5
-        return PADDING + along * (width - 2 * PADDING)
-
-    def y(share: float) -> float:
-        return HEIGHT * (1.0 - (share - bottom) / (top - bottom))
-
-    at = [(x(row["ms"]), y(row["share"])) for row in rows]
-    taken: list[Box] = []
-    bars: list[Box] = []
-    for row, point in zip(rows, at, strict=True):
-        taken.append(_around(*point, _RING if row["said"] else _MARK))
-        bars.append(Box(x(row["ms_least"]), point[1] - 1, x(row["ms_most"]), point[1] + 1))
-        bars.append(Box(point[0] - 1, y(row["share_most"]), point[0] + 1, y(row["share_least"])))
-    for (row, start), (after, end) in pairwise(zip(rows, at, strict=True)):
-        if row.get("curve") == after.get("curve"):
-            bars += _line(start, end)
-
-    chart = Box(0, 0, width, HEIGHT)
-    places: list[tuple[str, Box | None]] = [(NOWHERE, None)] * len(rows)
-    said_first = sorted(range(len(rows)), key=lambda number: not rows[number]["said"])
-    for number in said_first:
-        if not rows[number]["label"]:
-            continue
-        free = [
-            (side, box)
-            for side, box in _boxes(rows[number]["label"], *at[number])
-            if _is_inside(box, chart) and not _covers_any(box, taken)
-        ]
-        if free:
-            off_bars = (place for place in free if not _covers_any(place[1], bars))
-            side, box = next(off_bars, free[0])
-            places[number] = side, box
-            taken.append(box)
-    return places
-
-
-def _line(start: Point, end: Point) -> list[Box]:
-    """Return the line between two marks, as small boxes."""
-    parts = [step / _STEPS for step in range(_STEPS + 1)]
-    return [
-        _around(start[0] + part * (end[0] - start[0]), start[1] + part * (end[1] - start[1]), 2.0)
-        for part in parts
-    ]
-
-
-def _is_inside(box: Box, chart: Box) -> bool:
-    return (
-        box.left >= chart.left
-        and box.right <= chart.right
-        and box.top >= chart.top
-        and box.bottom <= chart.bottom
-    )
-
-
-def _covers_any(box: Box, others: Sequence[Box]) -> bool:
-    return any(box.covers(other) for other in others)
+TARGET_COLOURS = ("#e6a800", "#f07f3c", "#e0567a", "#b44fb0", "#7f5fd0", "#3f86d8", "#1fa0b5")
+"""Colours of debloat targets, the shortest target first, on white and on black."""
+OTHER_SHAPES = (
+    "square",
+    "triangle-up",
+    "diamond",
+    "cross",
+    "triangle-down",
+    "triangle-left",
+    "triangle-right",
+)
+"""Shapes of settings without a debloat target."""
 
 
 def share_domain(rows: Sequence[Row]) -> tuple[float, float]:
@@ -158,19 +50,6 @@ def share_domain(rows: Sequence[Row]) -> tuple[float, float]:
     least = min(most - _NARROWEST, *(row["share_least"] for row in rows))
     spare = _SPARE * (most - least)
     return least - spare, most + spare
-
-
-def _around(x: float, y: float, reach: float) -> Box:
-    return Box(x - reach, y - reach, x + reach, y + reach)
-
-
-def _boxes(label: str, x: float, y: float) -> Iterator[tuple[str, Box]]:
-    width, height = _CHARACTER * len(label) + _GAP, FONT_SIZE + 2
-    for name, side in SIDES.items():
-        start = {"left": _GAP / 2, "center": width / 2, "right": width - _GAP / 2}[side.align]
-        left = x + side.dx - start
-        top = y + side.dy - {"top": 0.0, "middle": height / 2, "bottom": height}[side.baseline]
-        yield name, Box(left, top, left + width, top + height)
 
 
 CHECKPOINT, FIRST_BARRIER, RECORD = "end to end", "start delay", "record delay"
@@ -196,9 +75,6 @@ OUTLINES = {
 }
 """Outlines by meaning, in the order of the legend."""
 
-NARROWER = 600
-"""If the chart has fewer pixels of width than this, it is drawn for a phone."""
-
 MOST_CURVES = 8
 """Maximum number of conditions with a curve. The first ones are drawn."""
 
@@ -218,9 +94,7 @@ def tuning_charts(recommendations: Sequence[Recommendation]) -> list[Chart]:
 def trade_off(recommendations: Sequence[Recommendation]) -> Chart | None:
     """Draw throughput over checkpoint time, a mark for each setting; None without measurements of both."""
     rows = [
-        row
-        for recommendation in recommendations[:MOST_CURVES]
-        for row in _trade_off_rows(recommendation, alone=len(recommendations) == 1)
+        row for recommendation in recommendations[:MOST_CURVES] for row in _trade_off_rows(recommendation)
     ]
     if not rows:
         return None
@@ -232,20 +106,20 @@ def trade_off(recommendations: Sequence[Recommendation]) -> Chart | None:
         x=_time_axis("ms", "checkpoint, end to end", times),
         y=alt.Y("share:Q", title="throughput (% of now)", scale=share_scale, axis=share_axis),
     )
-    colour = {"color": colours("curve", curves, PALETTE, "stroke")} if len(curves) > 1 else {}
-    rule = base.mark_rule(opacity=0.45, color=PALETTE[0]).encode(**colour)
+    curve_colour = {"color": colours("curve", curves, PALETTE, "stroke")} if len(curves) > 1 else {}
+    rule = base.mark_rule(opacity=0.45, color=NEUTRAL).encode(**curve_colour)
     ranges = [
         rule.encode(x="ms_least:Q", x2="ms_most:Q"),
         rule.encode(y="share_least:Q", y2="share_most:Q"),
     ]
     line = (
-        base.mark_line(strokeWidth=1.5, opacity=0.6, color=PALETTE[0])
-        .encode(order="place:Q", **colour)
+        base.mark_line(strokeWidth=1.5, opacity=0.6, color=NEUTRAL)
+        .encode(order="place:Q", **curve_colour)
         .transform_filter("datum.is_target")
     )
     tips = [tip("ms", "end to end (ms)"), tip("share", "throughput (%)")]
-    dots = base.mark_point(filled=True, size=70, opacity=1, color=PALETTE[0]).encode(
-        tooltip=["curve:N", "setting:N", *tips, "said:N"], **colour
+    dots = base.mark_point(filled=True, size=80, opacity=1).encode(
+        tooltip=["curve:N", "setting:N", *tips, "said:N"], **(curve_colour or _looks(rows))
     )
     return Chart(
         "trade-off",
@@ -254,8 +128,29 @@ def trade_off(recommendations: Sequence[Recommendation]) -> Chart | None:
         "debloat targets. Throughput is relative to the present one, with the same seed. Checkpoints are "
         "faster further left, the job is faster further up. Outlines mark the present and the recommended "
         "setting.",
-        _spec([*ranges, line, dots, *_outlines(rows), *_names(base)], placed(rows)),
+        _spec(
+            [*ranges, line, dots, *_outlines(rows)],
+            rows,
+            # Settings and outlines both have shapes. A legend is only one if all of its scales are separate.
+            ["shape", "stroke", "size", *([] if curve_colour else ["color"])],
+        ),
     )
+
+
+def _looks(rows: Sequence[Row]) -> dict[str, Any]:
+    """Return a colour and a shape for each setting, with a legend below the chart."""
+    names = [row["setting"] for row in rows]
+    targets, others = cycle(TARGET_COLOURS), cycle(zip(PALETTE, OTHER_SHAPES, strict=False))
+    looks = [(next(targets), "circle") if row["is_target"] else next(others) for row in rows]
+    columns = alt.ExprRef("width < 600 ? 2 : 5")
+    legend = alt.Legend(title=None, orient="bottom", columns=columns, symbolOpacity=1, labelLimit=0)
+    colour_scale, shape_scale = (
+        alt.Scale(domain=names, range=list(each)) for each in zip(*looks, strict=True)
+    )
+    return {
+        "color": alt.Color("setting:N", scale=colour_scale, legend=legend),
+        "shape": alt.Shape("setting:N", scale=shape_scale, legend=legend),
+    }
 
 
 def times_by_target(recommendation: Recommendation) -> Chart | None:
@@ -286,32 +181,31 @@ def times_by_target(recommendation: Recommendation) -> Chart | None:
     )
 
 
-def _spec(layers: Sequence[Any], rows: list[Row]) -> dict[str, Any]:
+def _spec(layers: Sequence[Any], rows: list[Row], own_channels: Sequence[str] = ()) -> dict[str, Any]:
+    """Return a specification. Each layer has its own scales and legends for `own_channels`."""
     layered = alt.layer(*layers, data=alt.InlineData(values=rows)).properties(width=WIDTH, height=HEIGHT)
+    own: dict[str, Any] = dict.fromkeys(own_channels, "independent")
+    if own:
+        layered = layered.resolve_scale(**own)
     spec: dict[str, Any] = layered.to_dict()
     return spec
 
 
-def _trade_off_rows(recommendation: Recommendation, *, alone: bool) -> Iterator[Row]:
-    """Yield a row for each setting. If there are several curves, only marked settings have names."""
+def _trade_off_rows(recommendation: Recommendation) -> Iterator[Row]:
+    """Yield a row for each setting."""
     for place, setting in enumerate(_by_target(recommendation)):
         time, share = setting.figures.get("end_to_end_ms"), setting.throughput_share
         if time is None or share is None:
             continue
         name = recommendation.present if setting.name == NOW else setting.name
         meanings = _meanings(recommendation, setting.name)
-        said = ", ".join(meanings)
-        label = name if said or alone else ""
-        if said and alone:
-            label = f"{name}: {said}"
         yield {
             "curve": conditions_of(recommendation) or recommendation.scenario,
             "place": place,
             "is_target": setting.target_ms is not None,
             "setting": name,
-            "said": said,
+            "said": ", ".join(meanings),
             "meanings": meanings,
-            "label": label,
             "ms": time.mean,
             "ms_least": _drawn_least(time),
             "ms_most": time.greatest,
@@ -371,18 +265,6 @@ def _outlines(rows: Sequence[Row]) -> list[Any]:
             stroke=alt.Stroke("meaning:O", scale=strokes, legend=legend),
             size=alt.Size("meaning:O", scale=sizes, legend=legend),
         )
-    ]
-
-
-def _names(base: Any) -> list[Any]:
-    """Return the names of settings, each on a free side of its mark."""
-    colour = alt.condition(f"indexof(datum.meanings, '{CHOSEN}') >= 0", alt.value(ALARM), alt.value(NEUTRAL))
-    field = f"(width < {NARROWER} ? datum.narrow_side : datum.side)"
-    return [
-        base.mark_text(align=side.align, baseline=side.baseline, dx=side.dx, dy=side.dy, fontSize=FONT_SIZE)
-        .encode(text="label:N", color=colour)
-        .transform_filter(f"{field} === '{name}'")
-        for name, side in SIDES.items()
     ]
 
 

@@ -3,34 +3,22 @@
 from __future__ import annotations
 
 import dataclasses
-import itertools
 import json
 import re
 from collections.abc import Sequence
 from io import StringIO
+from typing import Any
 
 import msgspec
 import pytest
 import vl_convert
-from hypothesis import given
-from hypothesis import strategies as st
 from rich.console import Console
 
-from integration.present.chart_style import VEGA_LITE, to_png, to_svg
+from integration.present.chart_style import VEGA_LITE, Chart, to_png, to_svg
 from integration.present.documents import Tuning
 from integration.present.run_charts import charts
 from integration.present.tuning import print_tuning
-from integration.present.tuning_charts import (
-    HEIGHT,
-    NARROW,
-    NOWHERE,
-    WIDTH,
-    name_boxes,
-    placed,
-    times_by_target,
-    trade_off,
-    tuning_charts,
-)
+from integration.present.tuning_charts import times_by_target, trade_off, tuning_charts
 from integration.tuning.axes import option_axes
 from integration.tuning.measures import Measures
 from integration.tuning.recommend import Recommendation
@@ -73,22 +61,24 @@ def printed(found: Sequence[Recommendation], *, verbose: bool = False) -> str:
     return console.export_text()
 
 
+def rows_of(chart: Chart) -> list[dict[str, Any]]:
+    """The marks of a trade-off."""
+    return [row for values in chart.spec["datasets"].values() for row in values if "setting" in row]
+
+
 def test_the_trade_off_marks_the_present_the_recommended_and_the_alternative_setting() -> None:
     chart = trade_off([found_in()])
     assert chart is not None
     assert chart.title.endswith(": recommended is target 300 ms")
-    marks = chart.spec["datasets"] if "datasets" in chart.spec else {"": chart.spec["data"]["values"]}
-    rows = [mark for values in marks.values() for mark in values if "label" in mark]
-    said = {row["setting"]: row["said"] for row in rows if row["said"]}
+    said = {row["setting"]: row["said"] for row in rows_of(chart) if row["said"]}
     assert said == {"debloating off": "now", "target 300 ms": "recommended", "unaligned": "alternative"}
-    assert NOWHERE not in [row["side"] for row in rows if row["said"]]
     assert to_png(chart).startswith(b"\x89PNG")
 
 
 def test_an_interval_that_reaches_zero_ends_on_the_logarithmic_axis() -> None:
     chart = trade_off([found_in(lambda name, seed: measures(9000.0 if seed == 1 else 10.0))])
     assert chart is not None
-    rows = [row for values in chart.spec["datasets"].values() for row in values if "ms_least" in row]
+    rows = rows_of(chart)
     assert rows
     assert all(0 < row["ms_least"] <= row["ms"] for row in rows)
 
@@ -96,43 +86,26 @@ def test_an_interval_that_reaches_zero_ends_on_the_logarithmic_axis() -> None:
 def test_a_legend_explains_the_outlines_of_the_trade_off() -> None:
     chart = trade_off([found_in()])
     assert chart is not None
-    (legend,) = vl_convert.vegalite_to_vega(chart.spec, vl_version=VEGA_LITE)["legends"]
+    _, legend = vl_convert.vegalite_to_vega(chart.spec, vl_version=VEGA_LITE)["legends"]
     assert {"shape", "stroke", "size"} <= legend.keys()
-    (outline,) = [layer for layer in chart.spec["layer"] if "shape" in layer["encoding"]]
+    (outline,) = [layer for layer in chart.spec["layer"] if "stroke" in layer["encoding"]]
     assert outline["encoding"]["shape"]["scale"] == {
         "domain": ["recommended", "now", "alternative"],
         "range": ["circle", "square", "diamond"],
     }
 
 
-FIGURES = st.tuples(st.floats(5, 1e5), st.floats(80, 120), st.booleans())
-
-
-@given(st.lists(FIGURES, min_size=1, max_size=14))
-def test_no_name_in_the_trade_off_covers_another_or_a_mark(marks: list[tuple[float, float, bool]]) -> None:
-    drawn = [
-        {
-            "ms": ms,
-            "ms_least": ms,
-            "ms_most": ms,
-            "share": share,
-            "share_least": share,
-            "share_most": share,
-            "said": "recommended" if said else "",
-            "meanings": ["recommended"] if said else [],
-            "label": f"{number}00 ms" + (": recommended" if said else ""),
-        }
-        for number, (ms, share, said) in enumerate(marks)
-    ]
-    rows_placed = placed(drawn)
-    for width in (WIDTH, NARROW):
-        names = [box for _, box in name_boxes(drawn, width) if box is not None]
-        assert not any(one.covers(other) for one, other in itertools.combinations(names, 2))
-        assert all(
-            box.left >= 0 and box.right <= width and box.top >= 0 and box.bottom <= HEIGHT for box in names
-        )
-    if len(marks) == 1:
-        assert rows_placed[0]["side"] != NOWHERE
+def test_the_legend_has_every_setting_and_each_has_a_look_of_its_own() -> None:
+    chart = trade_off([found_in()])
+    assert chart is not None
+    (marks,) = [layer["encoding"] for layer in chart.spec["layer"] if "tooltip" in layer["encoding"]]
+    colour, shape = marks["color"], marks["shape"]
+    names = [row["setting"] for row in rows_of(chart)]
+    assert colour["scale"]["domain"] == shape["scale"]["domain"] == names
+    looks = list(zip(colour["scale"]["range"], shape["scale"]["range"], strict=True))
+    assert len(set(looks)) == len(names)
+    of_settings, _ = vl_convert.vegalite_to_vega(chart.spec, vl_version=VEGA_LITE)["legends"]
+    assert {"fill", "shape"} <= of_settings.keys(), "one legend for colour and shape"
 
 
 def test_several_conditions_are_curves_of_one_picture_and_each_has_its_table() -> None:
