@@ -25,8 +25,8 @@ WIDTH, HEIGHT = 2 * PANEL_WIDTH, 300
 PADDING = 50
 """Distance in pixels between the outermost marks and the sides of the chart."""
 
-_SPARE = 0.1
-"""Share of the throughput axis that stays free above and below all marks."""
+_SPARE = 0.15
+"""Share of the range of all marks that stays free above and below them."""
 _NARROWEST = 4.0
 """Minimum range of the throughput axis, in percentage points, so that noise looks like noise."""
 
@@ -45,10 +45,9 @@ OTHER_SHAPES = (
 
 
 def share_domain(rows: Sequence[Row]) -> tuple[float, float]:
-    """Return the ends of the throughput axis, in %."""
-    most = max(100.0, *(row["share_most"] for row in rows))
-    least = min(most - _NARROWEST, *(row["share_least"] for row in rows))
-    spare = _SPARE * (most - least)
+    """Return the ends of the throughput axis, in %. All marks are inside; an interval may reach further."""
+    least, most = (end(row["share"] for row in rows) for end in (min, max))
+    spare = max(_SPARE * (most - least), (_NARROWEST - (most - least)) / 2)
     return least - spare, most + spare
 
 
@@ -107,7 +106,7 @@ def trade_off(recommendations: Sequence[Recommendation]) -> Chart | None:
         y=alt.Y("share:Q", title="throughput (% of now)", scale=share_scale, axis=share_axis),
     )
     curve_colour = {"color": colours("curve", curves, PALETTE, "stroke")} if len(curves) > 1 else {}
-    rule = base.mark_rule(opacity=0.45, color=NEUTRAL).encode(**curve_colour)
+    rule = base.mark_rule(opacity=0.45, color=NEUTRAL, clip=True).encode(**curve_colour)
     ranges = [
         rule.encode(x="ms_least:Q", x2="ms_most:Q"),
         rule.encode(y="share_least:Q", y2="share_most:Q"),
@@ -121,13 +120,15 @@ def trade_off(recommendations: Sequence[Recommendation]) -> Chart | None:
     dots = base.mark_point(filled=True, size=80, opacity=1).encode(
         tooltip=["curve:N", "setting:N", *tips, "said:N"], **(curve_colour or _looks(rows))
     )
+    bottom, top = share_domain(rows)
+    is_cut = any(row["share_least"] < bottom or row["share_most"] > top for row in rows)
     return Chart(
         "trade-off",
         f"Throughput against checkpoint time: {_said_of(recommendations)}",
         "Each mark is a setting: the mean over seeds, with bars for 95 % intervals. The line joins the "
         "debloat targets. Throughput is relative to the present one, with the same seed. Checkpoints are "
         "faster further left, the job is faster further up. Outlines mark the present and the recommended "
-        "setting.",
+        f"setting.{' Bars that end at the edge go on beyond it.' if is_cut else ''}",
         _spec(
             [*ranges, line, dots, *_outlines(rows)],
             rows,

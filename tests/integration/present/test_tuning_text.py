@@ -108,6 +108,25 @@ def test_the_legend_has_every_setting_and_each_has_a_look_of_its_own() -> None:
     assert {"fill", "shape"} <= of_settings.keys(), "one legend for colour and shape"
 
 
+def test_the_marks_take_at_least_half_of_the_throughput_axis_however_long_their_bars_are() -> None:
+    def noisy(name: str, seed: int) -> Measures:
+        time, rate = CURVE.get(name, CURVE["now"])
+        return measures(time, rate + 20 * (seed - 1) * (name == "target 300 ms"))
+
+    chart = trade_off([found_in(noisy)])
+    assert chart is not None
+    shares = [row["share"] for row in rows_of(chart)]
+    (domain,) = {
+        tuple(layer["encoding"]["y"]["scale"]["domain"])
+        for layer in chart.spec["layer"]
+        if "scale" in layer["encoding"]["y"]
+    }
+    assert domain[0] < min(shares)
+    assert max(shares) < domain[1]
+    assert max(shares) - min(shares) > 0.5 * (domain[1] - domain[0])
+    assert "Bars that end at the edge go on beyond it." in chart.note
+
+
 def test_several_conditions_are_curves_of_one_picture_and_each_has_its_table() -> None:
     timeout = "execution.buffer-timeout"
     found = advice(curve, axes=option_axes([f"{timeout}=1ms,2ms"])).recommendations
