@@ -272,7 +272,7 @@ def _outlines(rows: Sequence[Row]) -> list[Any]:
 def _time_axis(field: str, title: str, values: Sequence[float]) -> alt.X:
     axis = alt.Axis(grid=False, labelExpr=_WITH_UNIT, labelOverlap=True, values=list(values))
     scale = alt.Scale(type="log", nice=False, padding=PADDING)
-    return alt.X(f"{field}:Q", title=title, scale=scale, axis=axis)
+    return alt.X(f"{field}:Q", title=f"{title} (logarithmic)", scale=scale, axis=axis)
 
 
 def _value_axis(field: str, values: Sequence[float]) -> alt.Y:
@@ -284,7 +284,7 @@ def _value_axis(field: str, values: Sequence[float]) -> alt.Y:
         minExtent=56,  # as wide as "700 ms", so that the title stands beside it
         maxExtent=56,
     )
-    return alt.Y(f"{field}:Q", title="time", scale=scale, axis=axis)
+    return alt.Y(f"{field}:Q", title="time (logarithmic)", scale=scale, axis=axis)
 
 
 def _round(values: Sequence[float]) -> list[float]:

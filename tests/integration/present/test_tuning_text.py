@@ -127,6 +127,18 @@ def test_the_marks_take_at_least_half_of_the_throughput_axis_however_long_their_
     assert "Bars that end at the edge go on beyond it." in chart.note
 
 
+def test_logarithmic_axes_say_so() -> None:
+    for chart in tuning_charts([found_in()]):
+        axes = [
+            layer["encoding"][channel]
+            for layer in chart.spec["layer"]
+            for channel in ("x", "y")
+            if layer["encoding"].get(channel, {}).get("scale", {}).get("type") == "log"
+        ]
+        assert axes
+        assert all(axis["title"].endswith("(logarithmic)") for axis in axes)
+
+
 def test_several_conditions_are_curves_of_one_picture_and_each_has_its_table() -> None:
     timeout = "execution.buffer-timeout"
     found = advice(curve, axes=option_axes([f"{timeout}=1ms,2ms"])).recommendations
@@ -150,7 +162,7 @@ def test_the_title_of_an_axis_of_times_stands_beside_its_labels() -> None:
     assert chart is not None
     config = {"axis": {"labelFontSize": 12}, "axisY": {"minExtent": 32, "maxExtent": 32}}  # as on the page
     svg = vl_convert.vegalite_to_svg(chart.spec, vl_version=VEGA_LITE, config=config)
-    axis = svg[svg.index("Y-axis titled 'time'") :]
+    axis = svg[svg.index("Y-axis titled 'time (logarithmic)'") :]
     end, label = re.findall(r'text-anchor="end" transform="translate\((-?\d+),[^>]*>(700 ms)<', axis)[0]
     title = re.search(r"translate\((-\d+),[^)]*\) rotate\(-90\)", axis)
     assert title is not None
