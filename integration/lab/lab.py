@@ -29,7 +29,7 @@ from netstack import (
 )
 
 from ..errors import UsageError
-from ..present.graph import laid_out
+from ..present.graph import ranks
 from .channels import edge_shape
 from .controls import change_of, controls_of, in_page_words, policies_of
 from .live_job import STEP_S, LiveJob
@@ -59,9 +59,6 @@ LEAST_PACE, MOST_PACE = 1 / 1000, 1000.0
 
 _LONGEST_PAUSE_S = 0.25
 """Maximum pause between two turns, in wall-clock seconds, that the emulation makes up for."""
-
-_WIDTH, _HEIGHT = 160.0, 60.0
-"""Size of a vertex in the layout. Only the proportions matter."""
 
 _EXAMPLE = {
     "name": "lab",
@@ -343,24 +340,18 @@ class Lab:
 
 
 def vertex_shapes(scenario: Scenario) -> list[VertexShape]:
-    """Return the vertices in order, with their centres in the layered graph, from 0 to 1."""
-    heights = {vertex.name: _HEIGHT for vertex in scenario.topological_order()}
-    arcs = [(edge.source, edge.target, edge.ship) for edge in scenario.edges]
-    layout = laid_out(_WIDTH, heights, arcs)
-    shapes = []
-    for vertex in scenario.vertices:
-        box = layout.boxes[vertex.name]
-        shapes.append(
-            VertexShape(
-                name=vertex.name,
-                parallelism=vertex.parallelism,
-                source=vertex.source is not None,
-                x=(box.left + box.right) / 2 / layout.width,
-                y=(box.top + box.bottom) / 2 / layout.height,
-                task_managers=[vertex.manager_of(subtask) for subtask in range(vertex.parallelism)],
-            )
+    """Return the vertices in order, with their ranks."""
+    rank_of = ranks(scenario)
+    return [
+        VertexShape(
+            name=vertex.name,
+            parallelism=vertex.parallelism,
+            source=vertex.source is not None,
+            rank=rank_of[vertex.name],
+            task_managers=[vertex.manager_of(subtask) for subtask in range(vertex.parallelism)],
         )
-    return shapes
+        for vertex in scenario.vertices
+    ]
 
 
 def task_manager_links(scenario: Scenario) -> list[tuple[str, str]]:

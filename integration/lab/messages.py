@@ -29,13 +29,12 @@ Shares = tuple[float, float, float]
 
 
 class VertexShape(msgspec.Struct, frozen=True):
-    """A drawn vertex. `x` and `y` are its position in the layered graph, from 0 to 1."""
+    """A drawn vertex. `rank` is its row in the graph: 0 for a source."""
 
     name: str
     parallelism: int
     source: bool
-    x: float
-    y: float
+    rank: int
     task_managers: list[str]
     """The task manager of each subtask."""
 

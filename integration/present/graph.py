@@ -1,30 +1,24 @@
 """A job as a graph: its vertices with their figures in one or two runs, and the ship strategies of its edges.
 
-`laid_out` puts vertices in layers, from sources above to sinks below. A vertex stands in the layer below its
-lowest input, so every edge runs down. An edge that crosses layers has its own lane in each of them, so it
-never runs behind a vertex. Within a layer, places are ordered by their connections above. The name of an edge
-stands on its line in the gap below its source. A gap has enough rows for names not to overlap::
+Vertices stand in columns by rank: a vertex stands one column to the right of its last input. Within a
+column, the vertices have the order of the scenario. An edge that crosses columns has its own lane below all
+vertices, so it never runs behind a vertex. The name of an edge stands on its line, at its source::
 
-    source a     source b        layer 0
-       | hash        | rebalance
-      map            |           layer 1: a lane for the edge from source b to sink
-       | hash        |
-      sink <---------+           layer 2
+    source a --hash------> map --hash-------> sink
+    source b --rebalance-.                .->
+                          `---------------'     the lane of the edge from source b to sink
 
-`job_graph` adds texts and figures; ``page/graph.html.jinja`` draws them in the colours of the page.
+``page/graph.html.jinja`` draws the graph in the colours of the page.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from itertools import count, pairwise
-from statistics import fmean
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from rich.cells import cell_len, chop_cells
 
-from netstack import Scenario, Steady, Vertex, VertexSteady
+from netstack import Edge, Scenario, Steady, Vertex, VertexSteady
 
 from ..figures.optional_figures import highest, middle, total
 from ..number_text import counted, milliseconds, per_second, percent
@@ -32,248 +26,35 @@ from .console import shown
 
 MARGIN = 4.0
 """Width in pixels of the empty margin around the graph."""
-GAP = 28.0
-"""Pixels between vertices of one layer."""
-LANE = 20.0
-"""Pixels reserved for an edge in each layer that it crosses."""
+GAP = 90.0
+"""Pixels between columns."""
+NAME_OF_EDGE = 64.0
+"""Pixels of an edge that are horizontal, below its name."""
+LANE = 18.0
+"""Height in pixels of the lane of an edge that crosses columns."""
+_BETWEEN = 28.0
+"""Pixels between vertices of a column."""
+_TURN, _ARROW = 4.0, 12.0
+"""Pixels in which an edge turns into or out of its lane, and horizontal pixels at its target."""
 
-LABEL_HEIGHT = 18.0
-_LABEL_CHARACTER = 7.2
-_LABEL_PADDING = 12.0
-_ROW = 24.0
-_ABOVE_AND_BELOW = 34.0
-"""Height in pixels of the gap between layers, not counting the names of edges."""
-
-Point = tuple[float, float]
-Arc = tuple[str, str, str]
-"""An edge: source, target and name."""
-
-
-class Box(NamedTuple):
-    """A rectangle of a picture, in pixels."""
-
-    left: float
-    top: float
-    right: float
-    bottom: float
-
-    def covers(self, other: Box) -> bool:
-        """Whether two boxes overlap."""
-        return (
-            self.left < other.right
-            and other.left < self.right
-            and self.top < other.bottom
-            and other.top < self.bottom
-        )
-
-
-class Route(NamedTuple):
-    """The line of an edge, from the lower side of one vertex to the upper side of another."""
-
-    points: tuple[Point, ...]
-    label: Box
-    """Box of the edge's name."""
-
-
-class Layout(NamedTuple):
-    """A drawn graph: its size, the boxes of vertices by name, and the routes of edges in order."""
-
-    width: float
-    height: float
-    boxes: Mapping[str, Box]
-    routes: Sequence[Route]
-
-
-class _Band(NamedTuple):
-    """The upper and the lower end of a layer."""
-
-    top: float
-    bottom: float
-
-
-@dataclass(slots=True, eq=False)
-class _Place:
-    """A place in a layer, for a vertex or for an edge that crosses the layer."""
-
-    width: float
-    height: float = 0.0
-    above: list[_Place] = field(default_factory=list)
-    order: float = 0.0
-    left: float = 0.0
-
-    @property
-    def middle(self) -> float:
-        return self.left + self.width / 2
-
-
-def laid_out(width: float, heights: Mapping[str, float], edges: Sequence[Arc]) -> Layout:
-    """Return the places of vertices and edges.
-
-    `heights` has the height of each vertex, in topological order.
-    """
-    depth: dict[str, int] = {}
-    for name in heights:
-        depth[name] = max([1 + depth[source] for source, target, _ in edges if target == name], default=0)
-    vertices = {name: _Place(width, height) for name, height in heights.items()}
-    layers: list[list[_Place]] = [[] for _ in range(1 + max(depth.values(), default=0))]
-    for name, place in vertices.items():
-        layers[depth[name]].append(place)
-    stops = _add_lanes(layers, vertices, depth, edges)
-    _order_by_connections(layers)
-    widest = _center(layers)
-    ports = _ports(vertices.values(), stops)
-
-    bands: list[_Band] = []
-    shares: dict[int, float] = {}
-    y = MARGIN
-    for level, layer in enumerate(layers):
-        bands.append(_Band(y, y + max(place.height for place in layer)))
-        leaving = [number for number, (source, _, _) in enumerate(edges) if depth[source] == level]
-        gap, places = _label_places(
-            [(edges[number][2], ports[number][0], ports[number][1]) for number in leaving]
-        )
-        shares |= dict(zip(leaving, places, strict=True))
-        y = bands[-1].bottom + gap
-
-    boxes = {}
-    for name, place in vertices.items():
-        top = bands[depth[name]].top
-        boxes[name] = Box(place.left, top, place.left + place.width, top + place.height)
-    routes = [
-        _route(
-            name,
-            ports[number],
-            boxes[source],
-            bands[depth[source] : depth[target] + 1],
-            boxes[target],
-            shares[number],
-        )
-        for number, (source, target, name) in enumerate(edges)
-    ]
-    right = max([widest + MARGIN, *(route.label.right for route in routes)])
-    return Layout(right + MARGIN, bands[-1].bottom + MARGIN, boxes, routes)
-
-
-def _add_lanes(
-    layers: Sequence[list[_Place]],
-    vertices: Mapping[str, _Place],
-    depth: Mapping[str, int],
-    edges: Sequence[Arc],
-) -> list[list[_Place]]:
-    """Add a lane to each layer that an edge crosses, and connect the places.
-
-    Returns the stops of each edge: its source, its lanes and its target.
-    """
-    all_stops = []
-    for source, target, _ in edges:
-        stops = [vertices[source]]
-        for layer in layers[depth[source] + 1 : depth[target]]:
-            lane = _Place(LANE, above=[stops[-1]])
-            layer.append(lane)
-            stops.append(lane)
-        vertices[target].above.append(stops[-1])
-        all_stops.append([*stops, vertices[target]])
-    return all_stops
-
-
-def _order_by_connections(layers: Sequence[list[_Place]]) -> None:
-    """Sort each layer by the mean position of the places above that each place is connected to."""
-    for layer in layers:
-        for number, place in enumerate(layer):
-            place.order = fmean(other.order for other in place.above) if place.above else number
-        layer.sort(key=lambda place: place.order)
-        for number, place in enumerate(layer):
-            place.order = (number + 0.5) / len(layer)
-
-
-def _center(layers: Sequence[Sequence[_Place]]) -> float:
-    """Set the left edges of all places, each layer in the middle of the graph. Return the largest width."""
-    widths = [sum(place.width for place in layer) + GAP * (len(layer) - 1) for layer in layers]
-    widest = max(widths)
-    for layer, layer_width in zip(layers, widths, strict=True):
-        left = MARGIN + (widest - layer_width) / 2
-        for place in layer:
-            place.left = left
-            left += place.width + GAP
-    return widest
-
-
-def _ports(vertices: Iterable[_Place], stops: Sequence[Sequence[_Place]]) -> list[list[float]]:
-    """Return the x of each edge at its stops.
-
-    Edges at a side of a vertex are spread over it, ordered by their next stops.
-    """
-    first, second, before_last, last = 0, 1, -2, -1
-    ports = [[place.middle for place in of_edge] for of_edge in stops]
-    for end, next_to_end in ((first, second), (last, before_last)):
-        for vertex in vertices:
-            ending = [number for number, of_edge in enumerate(stops) if of_edge[end] is vertex]
-            ending.sort(key=lambda number: stops[number][next_to_end].middle)
-            for rank, number in enumerate(ending, 1):
-                ports[number][end] = vertex.left + vertex.width * rank / (len(ending) + 1)
-    return ports
-
-
-def _label_places(labels: Sequence[tuple[str, float, float]]) -> tuple[float, list[float]]:
-    """Return the height of the gap below a layer, and for each name its distance from the top of the gap, as
-    a share of the gap.
-
-    Each name comes with the x of its edge at the top and at the bottom of the gap. The names stand in as few
-    rows as they can without overlap.
-    """
-    for rows in count():
-        gap = _ABOVE_AND_BELOW + _ROW * rows
-        taken: list[list[tuple[float, float]]] = [[] for _ in range(rows)]
-        shares = []
-        for label, start, end in labels:
-            half = label_width(label) / 2 + 2
-            for row in sorted(range(rows), key=lambda row: abs(2 * row + 1 - rows)):
-                share = (_ABOVE_AND_BELOW / 2 + _ROW * (row + 0.5)) / gap
-                x = start + share * (end - start)
-                if all(right < x - half or x + half < left for left, right in taken[row]):
-                    taken[row].append((x - half, x + half))
-                    shares.append(share)
-                    break
-        if len(shares) == len(labels):
-            return gap, shares
-    raise AssertionError("as many rows as names are enough")
-
-
-def _route(
-    name: str, ports: Sequence[float], source: Box, bands: Sequence[_Band], target: Box, share: float
-) -> Route:
-    """Return the line of an edge and the box of its name.
-
-    The edge runs through `bands`, those of all layers from its source to its target, at the x of `ports`.
-    `share` is the place of the name in the first gap.
-    """
-    points = [(ports[0], source.bottom), (ports[0], bands[0].bottom)]
-    for x, band in zip(ports[1:-1], bands[1:-1], strict=True):
-        points += [(x, band.top), (x, band.bottom)]
-    points.append((ports[-1], target.top))
-    line = [points[0], *(point for before, point in pairwise(points) if point != before)]
-    x = ports[0] + share * (ports[1] - ports[0])
-    y = bands[0].bottom + share * (bands[1].top - bands[0].bottom)
-    half_width, half_height = label_width(name) / 2, LABEL_HEIGHT / 2
-    return Route(tuple(line), Box(x - half_width, y - half_height, x + half_width, y + half_height))
-
-
-def label_width(label: str) -> float:
-    """Return the width of the name of an edge with its background, in pixels."""
-    return _LABEL_CHARACTER * len(label) + _LABEL_PADDING
-
-
-NAMES = 120.0
+NAMES = 96.0
 """Width in pixels of a vertex without figures. A vertex with the figures of two runs fits on a phone."""
 PADDING = 12.0
-COLUMN = 100.0
-"""Width of the figures of one run, in pixels."""
-FIRST_ROW = 84.0
+COLUMN = 84.0
+"""Width of the figures of one run, in pixels. Four vertices with those of two runs fit in a page."""
+LEAST_WIDTH = 240.0
+FIRST_ROW = 82.0
 """Distance from the top of a vertex to its figures, which are below the names, in pixels."""
 ROW = 22.0
 
+PAGE_WIDTH = 1300.0
+"""Width of a page in pixels. A wider graph is drawn smaller, but not smaller than `LEAST_SCALE`."""
+LEAST_SCALE = 0.75
+
 MOST_COLUMNS = 2
 """Maximum number of runs whose figures are drawn in a vertex."""
+
+Point = tuple[float, float]
 
 NOTE = (
     "Rates are of all subtasks together; shares of time and the start delay are of the subtask with the "
@@ -317,6 +98,15 @@ class FigureRow(NamedTuple):
     cells: Sequence[Cell]
 
 
+class Box(NamedTuple):
+    """Place of a vertex in the graph, in pixels."""
+
+    left: float
+    top: float
+    width: float
+    height: float
+
+
 class DrawnVertex(NamedTuple):
     """A vertex in the graph."""
 
@@ -333,7 +123,8 @@ class DrawnEdge(NamedTuple):
     """An edge in the graph."""
 
     ship: str
-    route: Route
+    points: Sequence[Point]
+    """The line of the edge, from its source to its target."""
     spoken: str
 
 
@@ -343,6 +134,8 @@ class JobGraph(NamedTuple):
     title: str
     width: float
     height: float
+    scale: float
+    """Size in a page as a share of `width` and `height`."""
     columns: Sequence[tuple[Text, float]]
     """The names of the runs, each with the right edge of its column."""
     vertices: Sequence[DrawnVertex]
@@ -382,27 +175,90 @@ def job_graph(scenario: Scenario, runs: Runs) -> JobGraph:
     for vertex in scenario.topological_order():
         rates = [*([_IN] if scenario.inputs(vertex) else []), *([_OUT] if scenario.outputs(vertex) else [])]
         figures[vertex.name] = [*rates, *_TIMES]
-    heights = {name: FIRST_ROW + ROW * len(rows) + PADDING / 2 for name, rows in figures.items()}
     edges = [edge for edge in scenario.edges if edge.source in figures and edge.target in figures]
-    width = NAMES + COLUMN * len(columns)
-    layout = laid_out(width, heights, [(edge.source, edge.target, edge.ship) for edge in edges])
+    width = max(LEAST_WIDTH, NAMES + COLUMN * len(columns))
+    boxes = _boxes(ranks(scenario), width, {name: _height(len(rows)) for name, rows in figures.items()})
+    lines = _lines(edges, boxes)
+    whole_width = max(box.left for box in boxes.values()) + width + MARGIN
     return JobGraph(
         title=f"{shown(scenario.name)} as a graph",
-        width=layout.width,
-        height=layout.height,
+        width=whole_width,
+        scale=min(1.0, max(LEAST_SCALE, PAGE_WIDTH / whole_width)),
+        height=max(
+            *(box.top + box.height for box in boxes.values()), *(y for line in lines for _, y in line), 0.0
+        )
+        + MARGIN,
         columns=[
             (_text(name, _COLUMN_CELLS), width - PADDING - COLUMN * place)
             for place, name in zip(reversed(range(len(columns))), columns, strict=True)
         ],
         vertices=[
-            _vertex(scenario.vertex(name), rows, columns, layout.boxes[name])
-            for name, rows in figures.items()
+            _vertex(scenario.vertex(name), rows, columns, boxes[name]) for name, rows in figures.items()
         ],
         edges=[
-            DrawnEdge(edge.ship, route, f"from {shown(edge.source)} to {shown(edge.target)}: {edge.ship}")
-            for edge, route in zip(edges, layout.routes, strict=True)
+            DrawnEdge(edge.ship, line, f"from {shown(edge.source)} to {shown(edge.target)}: {edge.ship}")
+            for edge, line in zip(edges, lines, strict=True)
         ],
     )
+
+
+def ranks(scenario: Scenario) -> dict[str, int]:
+    """Return the rank of each vertex: 0 for a source, else one more than the highest rank of its inputs."""
+    found: dict[str, int] = {}
+    for vertex in scenario.topological_order():
+        found[vertex.name] = max((1 + found[edge.source] for edge in scenario.inputs(vertex)), default=0)
+    return {vertex.name: found[vertex.name] for vertex in scenario.vertices if vertex.name in found}
+
+
+def _height(rows: int) -> float:
+    """Return the height of a vertex with a number of figures, in pixels."""
+    return FIRST_ROW + ROW * rows + PADDING / 2
+
+
+def _boxes(ranks: Mapping[str, int], width: float, heights: Mapping[str, float]) -> dict[str, Box]:
+    """Return the places of vertices: a column for each rank, in the middle of the graph's height."""
+    by_rank: dict[int, list[str]] = {}
+    for name, rank in ranks.items():
+        by_rank.setdefault(rank, []).append(name)
+    totals = {
+        rank: sum(heights[name] + _BETWEEN for name in names) - _BETWEEN for rank, names in by_rank.items()
+    }
+    boxes = {}
+    for rank, names in by_rank.items():
+        top = MARGIN + (max(totals.values()) - totals[rank]) / 2
+        for name in names:
+            boxes[name] = Box(MARGIN + rank * (width + GAP), top, width, heights[name])
+            top += heights[name] + _BETWEEN
+    return boxes
+
+
+def _lines(edges: Sequence[Edge], boxes: Mapping[str, Box]) -> list[list[Point]]:
+    """Return the lines of edges. At a side of a vertex, their ends are spread over it in their order."""
+    bottom = max((box.top + box.height for box in boxes.values()), default=0.0)
+    lanes = 0
+    lines = []
+    for edge in edges:
+        source, target = boxes[edge.source], boxes[edge.target]
+        leaving = [other for other in edges if other.source == edge.source]
+        arriving = [other for other in edges if other.target == edge.target]
+        right = source.left + source.width
+        begin = source.top + source.height * (leaving.index(edge) + 1) / (len(leaving) + 1)
+        end = target.top + target.height * (arriving.index(edge) + 1) / (len(arriving) + 1)
+        lane: list[Point] = []
+        if target.left > right + GAP:
+            lanes += 1
+            y = bottom + LANE * lanes
+            lane = [(right + NAME_OF_EDGE + _TURN, y), (target.left - _ARROW - _TURN, y)]
+        lines.append(
+            [
+                (right, begin),
+                (right + NAME_OF_EDGE, begin),
+                *lane,
+                (target.left - _ARROW, end),
+                (target.left, end),
+            ]
+        )
+    return lines
 
 
 def placement_text(vertex: Vertex) -> str:
@@ -425,7 +281,7 @@ def _vertex(vertex: Vertex, figures: Sequence[_Figure], runs: Runs, box: Box) ->
             share = min(1.0, max(0.0, value)) if figure.text is percent and value is not None else None
             cells.append(Cell(figure.text(value), share))
         rows.append(FigureRow(figure.name, figure.kind, FIRST_ROW + ROW * (place + 0.5) - 4, cells))
-    placement, width = placement_text(vertex), box.right - box.left
+    placement, width = placement_text(vertex), box.width
     spoken = [f"{shown(vertex.name)}, {counted(vertex.parallelism, 'subtask')} {placement}"]
     spoken += [
         f"{shown(run)}: " + ", ".join(f"{row.name} {row.cells[place].text}" for row in rows)

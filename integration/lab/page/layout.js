@@ -1,93 +1,58 @@
-// Where vertices, edges and channels stand. The order of vertices and layers comes from the lab.
+// Where vertices, edges and channels stand. The rank of each vertex comes from the lab.
 
 export const BOX_HEIGHT = 92;
-const LAYER_GAP = 62;
-const MARGIN = 4;
-const LANE = 14; // pixels between a box and an edge that passes it
+const ROW_GAP = 62;
+const [GAP, MARGIN] = [8, 4];
+const [LEAST_WIDTH, MOST_WIDTH] = [48, 300];
+const LANE = 14; // pixels beside the boxes for each edge that crosses rows
+const TURN = 14; // pixels from a box to where such an edge turns
 
 // Boxes and lines for a graph `width` pixels wide: {height, boxes: [{left, top, width}], routes: [{points, label}]}.
+// A row has the vertices of a rank. Edges between neighbouring rows are straight, others have lanes beside the boxes.
 export function graphLayout(vertices, edges, width) {
-  const layers = [...new Set(vertices.map((vertex) => rounded(vertex.y)))].sort((one, other) => one - other);
-  const boxWidth = widestBox(vertices, width);
-  const boxes = vertices.map((vertex) => ({
-    left: clamp(vertex.x * width - boxWidth / 2, MARGIN, width - boxWidth - MARGIN),
-    top: MARGIN + layers.indexOf(rounded(vertex.y)) * (BOX_HEIGHT + LAYER_GAP),
-    width: boxWidth,
-    layer: layers.indexOf(rounded(vertex.y)),
-  }));
-  const height = layers.length * (BOX_HEIGHT + LAYER_GAP) - LAYER_GAP + 2 * MARGIN;
-  const ports = portsOf(edges, boxes);
-  const lines = edges.map((edge, place) => route(boxes, edge, ports[place], width));
-  return { height, boxes, routes: labelled(lines, edges, boxes) };
-}
-
-function rounded(number) {
-  return Math.round(number * 1000);
-}
-
-function clamp(number, least, most) {
-  return Math.max(least, Math.min(most, number));
-}
-
-function widestBox(vertices, width) {
-  let widest = Math.min(300, width - 2 * MARGIN);
-  for (const one of vertices) {
-    widest = Math.min(widest, Math.max(2 * Math.min(one.x, 1 - one.x) * width, 0.25 * width));
-    for (const other of vertices) {
-      const apart = Math.abs(one.x - other.x) * width;
-      if (one !== other && rounded(one.y) === rounded(other.y)) widest = Math.min(widest, apart - 8);
-    }
-  }
-  return Math.max(48, widest);
-}
-
-// Where each edge leaves its box and comes in: beside each other, in the order of their other ends.
-function portsOf(edges, boxes) {
-  const middle = (place) => boxes[place].left + boxes[place].width / 2;
-  const spread = (own, end, far) => {
-    const beside = edges.filter((each) => each[end] === own[end]).sort((a, b) => middle(a[far]) - middle(b[far]));
-    const box = boxes[own[end]];
-    return box.left + (box.width * (beside.indexOf(own) + 1)) / (beside.length + 1);
-  };
-  return edges.map((edge) => [spread(edge, "source", "target"), spread(edge, "target", "source")]);
-}
-
-function route(boxes, edge, [startX, endX], width) {
-  const from = boxes[edge.source];
-  const to = boxes[edge.target];
-  const start = [startX, from.top + BOX_HEIGHT];
-  const end = [endX, to.top];
-  const points = [start];
-  for (let layer = from.layer + 1; layer < to.layer; layer++) {
-    const passed = boxes.filter((box) => box.layer === layer);
-    const straight = start[0] + ((end[0] - start[0]) * (layer - from.layer)) / (to.layer - from.layer);
-    const x = freePlace(passed, straight, width);
-    points.push([x, passed[0].top - LANE], [x, passed[0].top + BOX_HEIGHT + LANE]);
-  }
-  points.push(end);
-  return points;
-}
-
-// Labels of edges that leave the same layer stand in two rows, so that neighbours do not meet.
-function labelled(lines, edges, boxes) {
-  const layerOf = (place) => boxes[edges[place].source].layer;
-  const halfway = (place) => lines[place][0][0] + lines[place][1][0];
-  return lines.map((points, place) => {
-    const beside = lines.map((_, each) => each).filter((each) => layerOf(each) === layerOf(place));
-    beside.sort((one, other) => halfway(one) - halfway(other));
-    const share = beside.length === 1 ? 0.5 : beside.indexOf(place) % 2 === 0 ? 0.3 : 0.7;
-    const [[x, y], [nextX, nextY]] = points;
-    return { points, label: [x + (nextX - x) * share, y + (nextY - y) * share] };
+  const crossing = edges.filter((edge) => vertices[edge.target].rank > vertices[edge.source].rank + 1);
+  const inner = width - LANE * crossing.length;
+  const rows = [];
+  vertices.forEach(({ rank }, place) => (rows[rank] ??= []).push(place));
+  const most = Math.max(...rows.map((row) => row.length));
+  const boxWidth = Math.max(LEAST_WIDTH, Math.min(MOST_WIDTH, (inner - 2 * MARGIN + GAP) / most - GAP));
+  const boxes = vertices.map(({ rank }, place) => {
+    const left = (inner - rows[rank].length * (boxWidth + GAP) + GAP) / 2;
+    return {
+      left: left + rows[rank].indexOf(place) * (boxWidth + GAP),
+      top: MARGIN + rank * (BOX_HEIGHT + ROW_GAP),
+      width: boxWidth,
+    };
   });
+  const straight = edges.filter((edge) => !crossing.includes(edge));
+  const routes = edges.map((edge) => {
+    const [start, end] = [port(edges, boxes, edge, "source"), port(edges, boxes, edge, "target")];
+    if (straight.includes(edge)) {
+      const share = labelShare(vertices, straight, edge);
+      return { points: [start, end], label: [start[0] + (end[0] - start[0]) * share, start[1] + (end[1] - start[1]) * share] };
+    }
+    const lane = inner + LANE * (crossing.indexOf(edge) + 0.5);
+    const [top, bottom] = [start[1] + TURN, end[1] - TURN];
+    const points = [start, [start[0], top], [lane, top], [lane, bottom], [end[0], bottom], end];
+    return { points, label: [(end[0] + lane) / 2, bottom] };
+  });
+  return { height: rows.length * (BOX_HEIGHT + ROW_GAP) - ROW_GAP + 2 * MARGIN, boxes, routes };
 }
 
-// The place beside the boxes of a layer that is nearest to the wanted one.
-function freePlace(boxes, wanted, width) {
-  const sides = boxes.flatMap((box) => [box.left - LANE, box.left + box.width + LANE]);
-  const isFree = (x) => boxes.every((box) => x <= box.left - 3 || x >= box.left + box.width + 3);
-  const places = [wanted, ...sides].map((x) => clamp(x, 2, width - 2)).filter(isFree);
-  places.sort((one, other) => Math.abs(one - wanted) - Math.abs(other - wanted));
-  return places.length > 0 ? places[0] : clamp(wanted, 2, width - 2);
+// Where an edge leaves its source or reaches its target: edges stand beside each other, in their order.
+function port(edges, boxes, edge, end) {
+  const { left, top, width } = boxes[edge[end]];
+  const beside = edges.filter((other) => other[end] === edge[end]);
+  const x = left + (width * (beside.indexOf(edge) + 1)) / (beside.length + 1);
+  return [x, end === "source" ? top + BOX_HEIGHT : top];
+}
+
+// Labels of edges that leave the same row alternate between two heights; one alone stands in the middle.
+function labelShare(vertices, edges, edge) {
+  const beside = edges.filter((other) => vertices[other.source].rank === vertices[edge.source].rank);
+  if (beside.length === 1) return 0.5;
+  beside.sort((one, other) => one.source - other.source);
+  return beside.indexOf(edge) % 2 === 0 ? 0.27 : 0.73;
 }
 
 export const MOST_LINES = 32;

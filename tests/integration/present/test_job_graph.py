@@ -7,7 +7,15 @@ from xml.etree import ElementTree
 from hypothesis import given
 from hypothesis import strategies as st
 
-from integration.present.graph import JobGraph, Layout, job_graph, laid_out, placement_text
+from integration.present.graph import (
+    LEAST_SCALE,
+    PAGE_WIDTH,
+    JobGraph,
+    Runs,
+    job_graph,
+    placement_text,
+    ranks,
+)
 from integration.present.pages import render_page
 from netstack import Edge, GeneratorSpec, Scenario, Steady, Vertex, VertexSteady
 
@@ -70,7 +78,7 @@ def test_each_vertex_and_each_edge_is_drawn_once() -> None:
         "from left to sink: forward",
         "from right to sink: broadcast",
     ]
-    ships = ["".join(part.itertext()).strip() for part in of_class(picture, "ship")]
+    ships = [str(edge.findtext("text")) for edge in of_class(picture, "edge")]
     assert ships == ["hash", "rebalance", "forward", "broadcast", "rescale"]
 
 
@@ -125,33 +133,50 @@ def test_a_vertex_says_where_its_subtasks_run() -> None:
     assert placement_text(several) == "on tm1, tm2"
 
 
+def test_vertices_stand_in_columns_by_rank_in_the_order_of_the_scenario() -> None:
+    assert ranks(DIAMOND) == {"a": 0, "left": 1, "right": 1, "sink": 2}
+    a, left, right, sink = (vertex.box for vertex in job_graph(DIAMOND, {"now": []}).vertices)
+    assert left.left == right.left
+    assert a.left + a.width < left.left
+    assert left.left + left.width < sink.left
+    assert left.top + left.height < right.top
+
+
 @st.composite
-def layouts(draw: st.DrawFn) -> tuple[Layout, list[tuple[str, str, str]]]:
-    """Layouts of random jobs without circles."""
+def jobs(draw: st.DrawFn) -> Scenario:
+    """Random jobs without circles."""
     count = draw(st.integers(1, 8))
-    pairs = [(one, other) for one in range(count) for other in range(one + 1, count)]
+    names = tuple(map(str, range(count)))
+    pairs = [(one, other) for place, one in enumerate(names) for other in names[place + 1 :]]
     chosen = draw(st.lists(st.sampled_from(pairs), unique=True, max_size=14)) if pairs else []
-    ships = st.sampled_from(("forward", "rescale", "rebalance", "hash", "broadcast"))
-    edges = [(str(one), str(other), draw(ships)) for one, other in chosen]
-    heights = {str(number): draw(st.floats(80, 200)) for number in range(count)}
-    return laid_out(320, heights, edges), edges
+    return scenario(*((one, other, "hash") for one, other in chosen), names=names)
 
 
-@given(layouts())
-def test_nothing_covers_anything_and_edges_run_down(
-    drawing: tuple[Layout, list[tuple[str, str, str]]],
-) -> None:
-    layout, edges = drawing
-    labels = [route.label for route in layout.routes]
-    both = [*layout.boxes.values(), *labels]
-    assert not any(one.covers(other) for one, other in itertools.combinations(both, 2))
-    assert all(
-        box.left >= 0 and box.top >= 0 and box.right <= layout.width and box.bottom <= layout.height
-        for box in both
-    )
-    assert len(layout.routes) == len(edges)
-    for (source, target, _), route in zip(edges, layout.routes, strict=True):
-        heights = [y for _, y in route.points]
-        assert heights == sorted(heights)
-        assert heights[0] == layout.boxes[source].bottom
-        assert heights[-1] == layout.boxes[target].top
+@given(jobs(), st.sampled_from(({"one": []}, {"one": [], "two": []})))
+def test_vertices_are_apart_and_no_edge_runs_through_one(job: Scenario, runs: Runs) -> None:
+    graph = job_graph(job, runs)
+    boxes = {vertex.name.whole: vertex.box for vertex in graph.vertices}
+    for one, other in itertools.combinations(boxes.values(), 2):
+        beside = one.left + one.width < other.left or other.left + other.width < one.left
+        below = one.top + one.height < other.top or other.top + other.height < one.top
+        assert beside or below
+    for edge, drawn_edge in zip(job.edges, graph.edges, strict=True):
+        points = drawn_edge.points
+        assert points[0][0] == boxes[edge.source].left + boxes[edge.source].width
+        assert points[-1][0] == boxes[edge.target].left
+        assert points == sorted(points, key=lambda point: point[0]), "an edge runs to the right"
+        assert all(0 <= x <= graph.width and 0 <= y <= graph.height for x, y in points)
+        for (x, y), (next_x, next_y) in itertools.pairwise(points):
+            for box in boxes.values():
+                in_column = x < box.left + box.width and box.left < next_x
+                in_row = min(y, next_y) < box.top + box.height and box.top < max(y, next_y)
+                assert not (in_column and in_row)
+
+
+def test_a_graph_of_five_ranks_fits_the_page_and_one_of_more_is_not_smaller() -> None:
+    names = tuple("abcdefgh")
+    edges = [(one, other, "hash") for one, other in itertools.pairwise(names)]
+    for count, least in ((4, 0.95), (5, 0.75), (8, LEAST_SCALE)):
+        graph = job_graph(scenario(*edges[: count - 1], names=names[:count]), {"now": [], "then": []})
+        assert graph.scale >= least
+        assert count > 5 or graph.scale * graph.width <= PAGE_WIDTH + 1e-9
