@@ -45,7 +45,7 @@ COLUMN = 84.0
 LEAST_WIDTH = 240.0
 FIRST_ROW = 82.0
 """Distance from the top of a vertex to its figures, which are below the names, in pixels."""
-ROW = 22.0
+ROW = 26.0
 
 PAGE_WIDTH = 1300.0
 """Width of a page in pixels. A wider graph is drawn smaller, but not smaller than `LEAST_SCALE`."""

@@ -173,6 +173,16 @@ def test_vertices_are_apart_and_no_edge_runs_through_one(job: Scenario, runs: Ru
                 assert not (in_column and in_row)
 
 
+def test_a_bar_is_nearer_to_its_own_figure_than_to_the_next_one() -> None:
+    now = steady("sink", records_in_per_s=[400.0, 600.0], busy_ms_per_s=[250.0, 1000.0])
+    sink = of_class(drawn(job_graph(DIAMOND, {"now": [now]})), "vertex")[-1]
+    baselines = {"".join(text.itertext()): float(text.get("y", 0)) for text in sink.iter("text")}
+    (track,) = [part for part in sink.iter("rect") if part.get("class") == "track"]
+    top, height = float(track.get("y", 0)), float(track.get("height", 0))
+    letters = 10  # pixels above the baseline, of a font of 13 pixels
+    assert 0 < top - baselines["busy"] < baselines["back-pressure"] - letters - (top + height)
+
+
 def test_a_graph_of_five_ranks_fits_the_page_and_one_of_more_is_not_smaller() -> None:
     names = tuple("abcdefgh")
     edges = [(one, other, "hash") for one, other in itertools.pairwise(names)]
