@@ -10,6 +10,7 @@ import pytest
 
 from integration.errors import OutputError
 from integration.present.console import PAGE
+from integration.present.graph import PAGE_WIDTH
 from integration.present.pages import write_report
 from integration.present.run import summary_table
 from netstack import from_json
@@ -60,6 +61,13 @@ def directory(tmp_path_factory):
 @pytest.fixture(scope="module")
 def page(directory):
     return Page((directory / PAGE).read_text(encoding="utf-8"))
+
+
+def test_a_page_and_its_graph_use_the_width_of_a_window_of_1400_pixels(page):
+    pattern = r"main \{ max-width: (\d+)px; margin: 0 auto; padding: \d+px (\d+)px"
+    width, padding = map(int, re.search(pattern, "".join(page.styles)).groups())
+    assert 1300 <= width <= 1400
+    assert width - 2 * padding >= PAGE_WIDTH
 
 
 def test_files_of_a_report(directory):
