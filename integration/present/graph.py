@@ -26,9 +26,9 @@ from .console import shown
 
 MARGIN = 4.0
 """Width in pixels of the empty margin around the graph."""
-GAP = 90.0
+GAP = 84.0
 """Pixels between columns."""
-NAME_OF_EDGE = 64.0
+NAME_OF_EDGE = 62.0
 """Pixels of an edge that are horizontal, below its name."""
 LANE = 18.0
 """Height in pixels of the lane of an edge that crosses columns."""
@@ -40,8 +40,8 @@ _TURN, _ARROW = 4.0, 12.0
 NAMES = 96.0
 """Width in pixels of a vertex without figures. A vertex with the figures of two runs fits on a phone."""
 PADDING = 12.0
-COLUMN = 84.0
-"""Width of the figures of one run, in pixels. Four vertices with those of two runs fit in a page."""
+COLUMN = 90.0
+"""Width of the figures of one run, in pixels. Five vertices with those of two runs fit in a page."""
 LEAST_WIDTH = 240.0
 FIRST_ROW = 82.0
 """Distance from the top of a vertex to its figures, which are below the names, in pixels."""
