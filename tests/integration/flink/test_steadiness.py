@@ -128,6 +128,86 @@ def test_waits_too_short_to_matter_are_not_judged():
     assert unsteady(SHAPE, samples([100.0] * 11, [100.0] * 11), waiting(delays), FITTED) == []
 
 
+ALTERNATING_MS = [1.0] * 4 + [4.0] * 4 + [1.0] * 3
+"""Costs of a record, in each of eleven intervals of two seconds, that alternate every eight seconds."""
+
+MEAN_ASSUMED = "the emulation assumes the mean, so its figures are for a steady load."
+
+
+def busy(costs_ms: Sequence[float]) -> list[SubtaskSamples]:
+    """Answers of one subtask, two seconds apart, that is always busy."""
+    totals = accumulate((2000.0 / cost for cost in costs_ms), initial=5000.0)
+    answers = tuple(
+        {"records_in": total, "busy_ms": 2000.0 * number, "backpressured_ms": 0.0, "idle_ms": 0.0}
+        for number, total in enumerate(totals)
+    )
+    return [SubtaskSamples(answers)]
+
+
+def test_a_cost_that_alternates_is_named_with_both_levels():
+    seen = samples([100.0] * 11, [100.0] * 11) | {"map": busy(ALTERNATING_MS)}
+    assert unsteady(SHAPE, seen, (), FITTED) == [
+        "map: the cost of a record changed between 1.0 ms and 4.0 ms while the job was read (11 samples); "
+        + MEAN_ASSUMED
+    ]
+
+
+@pytest.mark.parametrize(
+    "costs_ms",
+    [
+        [2.0 * noise for noise in NOISY],
+        [1.0, 1.0, 1.0, 1.0, 1.0, 1.35, 1.0, 1.35, 1.0, 1.0, 1.0],
+        [1.0, 4.0],  # too few
+        [400.0, 1000.0, 500.0, 1000.0],  # too few records
+    ],
+)
+def test_costs_within_their_sampling_errors_are_steady(costs_ms):
+    seen = samples([100.0] * 11, [100.0] * 11) | {"map": busy(costs_ms)}
+    assert unsteady(SHAPE, seen, (), FITTED) == []
+
+
+def test_a_rate_of_a_source_that_alternates_is_named():
+    lines = unsteady(SHAPE, samples([100.0] * 4 + [400.0] * 4 + [100.0] * 3, [100.0] * 11), (), FITTED)
+    assert lines == [
+        "The rate of source changed between 100 and 400 records/s while the job was read (11 samples); "
+        + MEAN_ASSUMED
+    ]
+
+
+def test_waits_that_alternate_are_named_also_if_the_metrics_show_nothing():
+    delays = [500, 2000, 2100, 520, 490, 2050, 1900, 480, 510, 2000]
+    lines = unsteady(SHAPE, samples([100.0] * 3, [100.0] * 3), waiting(delays), FITTED)
+    assert lines == [
+        "The queue before map grew and shrank: its barriers waited between 480 ms and 2.10 s in the last "
+        "10 checkpoints; " + MEAN_ASSUMED
+    ]
+    assert unsteady(SHAPE, samples([100.0] * 3, [100.0] * 3), waiting([500] * 9 + [2000]), FITTED) == []
+
+
+def test_waits_for_windows_that_fire_rarely_are_not_judged():
+    source, window, sink = FITTED.vertices
+    windowed = replace(FITTED, vertices=(source, replace(window, emit_every_s=10.0), sink))
+    seen = samples([100.0] * 3, [100.0] * 3)
+    assert unsteady(SHAPE, seen, waiting([500, 2000] * 5), windowed) == []
+
+
+def test_an_import_notes_a_cost_that_alternates():
+    cluster = Cluster(recording("flink-2.3.0_merge_off"))
+
+    def alternating(name: str, value: float, number: int) -> float | None:
+        if name != "numRecordsIn":
+            return None
+        return 1e5 + sum(2000.0 if at // 4 % 2 else 8000.0 for at in range(number))
+
+    for subtask in range(2):
+        cluster.change_metrics("parse", subtask, alternating)
+    joins = Overrides(inputs={EVERYWHERE: "join"})
+    imported = import_scenario(Unserved(cluster), overrides=joins)
+    assert imported.notes[: len(imported.unsteady)] == imported.unsteady
+    assert imported.unsteady[0].startswith("parse: the cost of a record changed between ")
+    assert imported.unsteady[0].endswith(MEAN_ASSUMED)
+
+
 def test_what_fires_rarely_is_not_judged():
     source, window, sink = FITTED.vertices
     windowed = replace(FITTED, vertices=(source, replace(window, emit_every_s=10.0), sink))
