@@ -15,11 +15,13 @@ from time import perf_counter, sleep, time
 
 import numpy as np
 
+from ..checkpoints.control_plane import TaskKey
 from ..checkpoints.recovery import ClaimMode, InitialCheckpoint
 from ..checkpoints.storage import FileLayout, exclusively
 from ..engine.randomness import Randomness
 from ..errors import JobFailedError, LaunchError, ScenarioError
 from ..jobs.emulation import result_of
+from ..jobs.failover import all_tasks
 from ..jobs.job import SAMPLE_INTERVAL_S
 from ..jobs.restarts import Restart, Start, Totals, failed_for_good, never_restored, restart_strategy_of
 from ..results.recorder import Figures, FiredFault, Recorder, SubtaskSample
@@ -30,7 +32,7 @@ from ..scenarios.rules import check_scenario
 from ..scenarios.scenario import Scenario
 from ..state.snapshots import CheckpointMetadata
 from .distributed_scenario import distribution_problems, task_managers
-from .orders_and_reports import Assignment, Failure, Report
+from .orders_and_reports import Assignment, Failure, FilledLog, Report
 
 Launch = Callable[[Assignment], Sequence[Report]]
 """Runs one attempt in all its processes and returns their reports; raises LaunchError if they end without a
@@ -133,6 +135,7 @@ class _Run:
             scenario=self._scenario,
             origin=history.origin,
             restore=None if restore is None else restore.checkpoint_id,
+            logs=tuple(history.logs.values()),
             retained=tuple(self._usable),
             from_initial=initial is not None,
             claim_mode=ClaimMode.NO_CLAIM if initial is None else initial.claim_mode,
@@ -147,6 +150,8 @@ class _Run:
             if history.origin is None:
                 history.origin = launched
             history.lost()
+            if self._initial is None:
+                history.logs = {log.task: log for log in _filled_from_start(self._scenario)} | history.logs
             failure: Failure | None = Failure(str(error), time() - history.origin)
         else:
             if self._trace is not None:
@@ -197,13 +202,14 @@ class RunHistory:
 
     `origin`: start of the run on the wall clock; None until an attempt has begun. `ended_at`: end of the last
     attempt, in seconds of the run. `start`: the checkpoint of an earlier run from which this run starts, if
-    any.
+    any. `logs`: the logs of the source subtasks, as last reported.
     """
 
     def __init__(self, scenario: Scenario, start: Start | None = None) -> None:
         self.origin: float | None = None
         self.ended_at = 0.0
         self.restarts: list[Restart] = []
+        self.logs: dict[TaskKey, FilledLog] = {}
         self._scenario = scenario
         self._start = start
         self._fired: list[FiredFault] = []
@@ -234,6 +240,7 @@ class RunHistory:
         for record in leader.checkpoints:
             parts = {(vertex, index): part for vertex, index, part in record.parts}
             self._recorder.checkpoint(record.head, parts)
+        self.logs |= {log.task: log for report in reports for log in report.logs}
         fired = [fault for report in reports for fault in report.faults]
         self._fired += sorted(fired, key=lambda fault: fault.time)
         return min(failures, key=lambda failure: (failure.blame, failure.at), default=None)
@@ -295,6 +302,13 @@ class RunHistory:
             behind_s=None if None in self._behind.values() else max(known),
             task_managers_behind_s=self._behind,
         )
+
+
+def _filled_from_start(scenario: Scenario) -> Iterator[FilledLog]:
+    """Yield the log of each source subtask, if the log has been filled at its rate since the run began."""
+    for number, index in all_tasks(scenario):
+        if scenario.vertices[number].source is not None:
+            yield FilledLog((number, index), since_s=0.0, first=0)
 
 
 def _together(scenario: Scenario, reports: Sequence[Report]) -> Figures:

@@ -9,6 +9,7 @@ from enum import IntEnum
 import msgspec
 import numpy as np
 
+from ..checkpoints.control_plane import TaskKey
 from ..checkpoints.recovery import ClaimMode
 from ..results.recorder import (
     CheckpointHead,
@@ -23,12 +24,23 @@ from ..results.trace import TraceEvent
 from ..scenarios.scenario import Scenario
 
 
+class FilledLog(msgspec.Struct, frozen=True):
+    """The log that a source subtask reads: the record at position `first` arrived at `since_s`, in seconds of
+    the run, and the others follow at the subtask's rate.
+    """
+
+    task: TaskKey
+    since_s: float
+    first: int
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Assignment:
     """The input that all processes of an attempt share.
 
     `origin`: start of the run on the wall clock; None for the first attempt. `restore`: id of the checkpoint
-    to restore; None for the first attempt, or if no checkpoint was complete. `from_initial`: whether the
+    to restore; None for the first attempt, or if no checkpoint was complete. `logs`: how far the logs of
+    paced sources had been filled. `from_initial`: whether the
     checkpoint to restore belongs to an earlier run and is in the storage of that run. `retained`: complete
     checkpoints of this run, oldest first. `first_checkpoint`: id of the attempt's first checkpoint. `traced`:
     whether reports contain trace events.
@@ -37,6 +49,7 @@ class Assignment:
     scenario: Scenario
     origin: float | None = None
     restore: int | None = None
+    logs: tuple[FilledLog, ...] = ()
     retained: tuple[int, ...] = ()
     from_initial: bool = False
     claim_mode: ClaimMode = ClaimMode.NO_CLAIM
@@ -84,7 +97,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     row holds the time, repeated for each subtask of this process, and then a sample of each subtask.
     `behind_s`: lag of the process behind the wall clock; None if its tasks did not open. Only the leader
     reports `checkpoints` and `running_at`, the time at which all subtasks had their state. `leaked_segments`:
-    segments that were not returned by the end.
+    segments that were not returned by the end. `logs`: the logs of this process's source subtasks.
     """
 
     index: int
@@ -101,6 +114,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     faults: list[FiredFault] = []
     trace: list[TraceEvent] = []
     leaked_segments: int = 0
+    logs: list[FilledLog] = []
 
     @property
     def rows(self) -> Figures:

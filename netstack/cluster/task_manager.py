@@ -21,10 +21,11 @@ from time import monotonic, time
 
 import numpy as np
 import trio
-from msgspec.structs import replace
+from msgspec.structs import astuple, replace
 
 from flowcontrol import RemoteProtocolError
 
+from ..checkpoints.control_plane import TaskKey
 from ..checkpoints.recovery import UNUSABLE, InitialCheckpoint, RecoverySource, fitted, unusable_text
 from ..checkpoints.storage import CheckpointStorage
 from ..engine.agenda import Agenda
@@ -43,6 +44,8 @@ from ..scenarios.faults import AtTime, Fault, KillSubtask, KillTaskManager
 from ..scenarios.scenario import Scenario
 from ..state.snapshots import CheckpointMetadata
 from ..state.table_store import TableStores
+from ..tasks.source_log import LogSpan, SourceLog, SourceLogs, pace_of
+from ..tasks.source_subtask import SourceSubtask
 from ..tasks.subtask import Subtask
 from ..tasks.subtask_environment import Environment
 from ..tcp.pipe import ConnectionLimits, Stream
@@ -63,7 +66,7 @@ from .control_messages import (
 )
 from .distributed_scenario import task_managers, with_real_costs
 from .leader import LEADER, Leader
-from .orders_and_reports import COLUMNS, Assignment, Blame, Failure, Report
+from .orders_and_reports import COLUMNS, Assignment, Blame, Failure, FilledLog, Report
 from .tcp_connections import TcpConnections
 
 _log = logging.getLogger("netstack.cluster")
@@ -117,6 +120,7 @@ class _Process:
         self._clock = RunClock(assignment.origin)
         self._agenda = Agenda(clock=self._clock)
         self._trace = TraceLog()
+        self._logs = source_logs(assignment)
         self._environment = Environment(
             agenda=self._agenda,
             scope=Scope(self._agenda),
@@ -125,6 +129,7 @@ class _Process:
             randomness=Randomness(_process_seed(scenario, index), scenario.costs.jitter_sigma),
             coordinator=DistantCoordinator(partial(self._send, LEADER)),
             storage=storage,
+            source_logs=self._logs,
             trace=self._trace if assignment.traced else None,
             tables=tables,
             first_checkpoint=assignment.first_checkpoint,
@@ -172,7 +177,7 @@ class _Process:
             if self._leader is not None:
                 self._leader.end(failed=True)
             self._attempt.release(final=True)
-        return replace(report, leaked_segments=self._attempt.leaked_segments)
+        return replace(report, leaked_segments=self._attempt.leaked_segments, logs=self._filled_logs())
 
     def _prepare(self) -> None:
         """Build all subtasks and connections before messages can arrive for them."""
@@ -369,6 +374,22 @@ class _Process:
             faults=self._fired,
             trace=list(self._trace),
         )
+
+    def _filled_logs(self) -> list[FilledLog]:
+        """Return the logs that the subtasks of this process have left."""
+        tasks = [task for task in self._attempt.subtasks if isinstance(task, SourceSubtask)]
+        logs = [((task.vertex, task.index), self._logs.of(task.vertex, task.index)) for task in tasks]
+        return [FilledLog(key, log.latest.since_s, log.latest.first) for key, log in logs if log.spans]
+
+
+def source_logs(assignment: Assignment) -> SourceLogs:
+    """Return the logs of the source subtasks of an attempt."""
+    logs = dict[TaskKey, SourceLog]()
+    for (number, index), since_s, first in map(astuple, assignment.logs):
+        vertex = assignment.scenario.vertices[number]
+        rate = vertex.rate(index)
+        logs[number, index] = SourceLog([LogSpan(since_s, first, rate, pace_of(vertex.source, rate))])
+    return SourceLogs(logs)
 
 
 def _process_seed(scenario: Scenario, index: int) -> int:

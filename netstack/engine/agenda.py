@@ -448,13 +448,13 @@ class EventClock:
     @property
     def now_ms(self) -> int:
         """Event time of records emitted now."""
-        return self._passed_ms + self._ahead_ms
+        return self.at_ms(self._agenda.now)
+
+    def at_ms(self, time: float) -> int:
+        """Return the event time at a time of the run, in seconds."""
+        return floor(time * 1e3 + _ROUNDING) + self._ahead_ms
 
     def go_on_from(self, reached_ms: int) -> None:
         """Continue from the event time that an earlier run had reached, if it is ahead of the current event
         time."""
-        self._ahead_ms = max(self._ahead_ms, reached_ms - self._passed_ms)
-
-    @property
-    def _passed_ms(self) -> int:
-        return floor(self._agenda.now * 1e3 + _ROUNDING)
+        self._ahead_ms += max(0, reached_ms - self.now_ms)

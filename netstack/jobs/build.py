@@ -40,7 +40,8 @@ from ..scenarios.exchange_patterns import (
 from ..scenarios.scenario import Edge, Scenario, Vertex
 from ..scenarios.user_code import KeyHash
 from ..tasks.operator_subtask import OperatorSubtask
-from ..tasks.source_subtask import SourceSubtask, pace_of
+from ..tasks.source_log import pace_of
+from ..tasks.source_subtask import SourceSubtask
 from ..tasks.subtask import Subtask
 from ..tasks.subtask_environment import Environment, Output, RemoteSubtask
 from .subtask_maker import EnvironmentOf, SubtaskMaker, calls_of, key_hash_of

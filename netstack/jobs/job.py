@@ -40,6 +40,7 @@ from ..scenarios.rules import check_scenario
 from ..scenarios.scenario import Scenario, changed
 from ..state.snapshots import CheckpointMetadata
 from ..state.table_store import TableStores
+from ..tasks.source_log import SourceLogs
 from ..tasks.subtask import Subtask
 from ..tasks.subtask_environment import Environment
 from .attempt import Attempt
@@ -125,6 +126,7 @@ class Job:
         self.storage = self.faults.storage(MemoryStorage() if storage is None else storage)
         self.recorder = Recorder([vertex.parallelism for vertex in scenario.vertices])
         self._totals = Totals(sum(self.recorder.parallelisms))
+        self._source_logs = SourceLogs()
         self.regions = failover_regions(scenario)
         self._failover: RegionFailover | None = None
         self.coordinator = self._coordinator()
@@ -193,6 +195,9 @@ class Job:
             self._in_force = changed(self._in_force, change)
             if change.of_checkpoints:
                 self.coordinator.change(self._in_force.config)
+            if change.vertex is not None and change.rates:
+                vertex = self._in_force.vertex(change.vertex)
+                self._source_logs.announce(self.agenda.now, self._in_force.vertices.index(vertex), vertex)
             if self.attempt is not None:
                 self.attempt.change(self._in_force, change)
             self.report(f"a user changes the job: {change}")
@@ -259,6 +264,7 @@ class Job:
             randomness=self._randomness,
             coordinator=self.coordinator,
             storage=self.storage,
+            source_logs=self._source_logs,
             trace=self._trace,
             tables=self._options.get("tables"),
             first_checkpoint=self.coordinator.next_id,

@@ -38,7 +38,8 @@ from ..tasks.multiple_input_subtask import GateWork, MultipleInputSubtask
 from ..tasks.operator_subtask import OperatorSubtask
 from ..tasks.operators import BroadcastSide, Forward, KeyedBroadcastOperator, Operator, OperatorContext
 from ..tasks.service_time import Throttle
-from ..tasks.source_subtask import ONE_BY_ONE, Calls, SourceSubtask, pace_of
+from ..tasks.source_log import pace_of
+from ..tasks.source_subtask import ONE_BY_ONE, Calls, SourceSubtask
 from ..tasks.sources import GeneratedSource, opener_of
 from ..tasks.state_work import Materializer, TableSchedule
 from ..tasks.subtask import Subtask
@@ -124,6 +125,7 @@ class SubtaskMaker:
                 state=state,
                 reader=reader,
                 rate=rate,
+                log=self._environment.source_logs.of(number, index),
                 pace=pace_of(vertex.source, rate),
                 calls=calls_of(vertex.source),
                 watermarks=watermarks,

@@ -1,12 +1,11 @@
 """Subtasks that read a source and write records, as fast as possible or at a given rate.
 
-A `Pace` describes a rate that changes over time. It returns the number of records due by a time, and the time
-at which more records are due. Times are seconds since the source began.
+A source with a rate reads a log that others fill (`source_log`). A subtask that continues from a checkpoint
+first reads the records that have arrived in the meantime.
 """
 
 from __future__ import annotations
 
-from math import cos, floor, pi
 from typing import NamedTuple
 
 from buffers import RecordBlock
@@ -17,75 +16,17 @@ from ..engine.agenda import Routine, suspend
 from ..errors import RecoveryError, SourceError
 from ..exchange.partition import ResultPartition
 from ..results.recorder import SubtaskSample
-from ..scenarios.scenario import CATCH_UP_S, GeneratorSpec, SourceSpec
+from ..scenarios.scenario import CATCH_UP_S
 from ..scenarios.user_code import SourceReader
 from ..state.snapshots import EVENT_TIME, POSITION, SPLITS
 from ..state.subtask_state import SubtaskState
 from .operators import NOTHING
+from .source_log import Pace, SourceLog
 from .sources import OpenSplit, Split, SplitReader, skip
 from .subtask import Subtask
 from .subtask_environment import Environment
 from .time_account import Lateness, Waiting
 from .watermarks import SourceWatermarks
-
-_RATE_STEP_S = 0.001
-"""Interval at which a continuously changing rate is evaluated."""
-
-_ROUNDING = 1e-9
-
-
-class Bursts:
-    """Bursts with a mean of `rate` records per second: all records of a period of `period_s` seconds are due
-    at its start.
-    """
-
-    def __init__(self, rate: float, period_s: float) -> None:
-        self._records = rate * period_s
-        self._period = period_s
-
-    def due_by(self, elapsed_s: float) -> int:
-        """Return the number of records due by a time."""
-        return int((self._bursts(elapsed_s) + 1) * self._records + _ROUNDING)
-
-    def next_due(self, elapsed_s: float) -> float:
-        """Return the time of the next burst."""
-        return (self._bursts(elapsed_s) + 1) * self._period
-
-    def _bursts(self, elapsed_s: float) -> int:
-        return floor(elapsed_s / self._period + _ROUNDING)
-
-
-class Wave:
-    """A rate that follows a sine wave around `rate` records per second, from 0 to 2 * `rate`."""
-
-    def __init__(self, rate: float, period_s: float) -> None:
-        self._rate = rate
-        self._period = period_s
-
-    def due_by(self, elapsed_s: float) -> int:
-        """Return the number of records due by a time: the integral of the rate."""
-        turn = 2 * pi / self._period
-        return int(self._rate * (elapsed_s + (1 - cos(turn * elapsed_s)) / turn) + _ROUNDING) + 1
-
-    def next_due(self, elapsed_s: float) -> float:
-        """Return the time, slightly later, at which the rate is evaluated again."""
-        return elapsed_s + _RATE_STEP_S
-
-
-Pace = Bursts | Wave
-"""The number of records that are due over time."""
-
-
-def pace_of(source: SourceSpec | None, rate: float) -> Pace | None:
-    """Return the pace of a source's subtask with `rate` records per second; None if the rate is even or
-    unlimited.
-    """
-    if not isinstance(source, GeneratorSpec) or rate <= 0:
-        return None
-    if source.burst_s is not None:
-        return Bursts(rate, source.burst_s)
-    return None if source.wave_s is None else Wave(rate, source.wave_s)
-
 
 BATCH_RECORDS = 20
 """Number of records that a source emits before it checks for mail."""
@@ -103,7 +44,8 @@ class Calls(NamedTuple):
     A call returns `batch` records. All of them are written, even if outputs become unavailable. A call of a
     `legacy` source (a SourceFunction in a SourceStreamTask) even begins while outputs are unavailable. A
     record takes `cost_s` seconds; None: the cost in the cost model. A source with an even rate that is late
-    catches up at most `catch_up_s` of its schedule. It does not make up for the rest of the delay.
+    because of its outputs catches up at most `catch_up_s` of its schedule. It does not make up for the rest
+    of the delay. A delay by a restart is made up as a whole.
     """
 
     batch: int = 1
@@ -120,14 +62,17 @@ class SourceSubtask(Subtask):
     """Subtask that emits the records of a reader, at a given rate or as fast as its outputs allow.
 
     `rate` is in records per second; 0: as fast as possible. `pace` returns the times at which records are
-    due; None: even intervals. With `watermarks` the subtask sends watermarks, even while it waits for its
-    outputs. After a savepoint that stops the job, it sends nothing. If a restored checkpoint assigns splits
-    that other subtasks had begun, `open_split` opens them; without `open_split`, such an assignment is an
-    error. The rules are those of Flink's SourceOperator in a StreamTask.
+    due; None: even intervals. `log` counts the records that have arrived at this rate. With `watermarks` the
+    subtask sends watermarks, even while it waits for its outputs. After a savepoint that stops the job, it
+    sends nothing. If a restored checkpoint assigns splits that other subtasks had begun, `open_split` opens
+    them; without `open_split`, such an assignment is an error. The rules are those of Flink's SourceOperator
+    in a StreamTask.
     """
 
     __slots__ = (
         "_batch",
+        "_began",
+        "_behind",
         "_block",
         "_catch_up",
         "_channels",
@@ -135,6 +80,7 @@ class SourceSubtask(Subtask):
         "_holds_for",
         "_index",
         "_legacy",
+        "_log",
         "_next_due",
         "_only_partition",
         "_open_split",
@@ -143,6 +89,7 @@ class SourceSubtask(Subtask):
         "_pace_began_at",
         "_pace_began_s",
         "_period",
+        "_rate",
         "_read_records",
         "_reader",
         "_record_cost",
@@ -161,12 +108,17 @@ class SourceSubtask(Subtask):
         state: SubtaskState,
         reader: SourceReader,
         rate: float,
+        log: SourceLog,
         pace: Pace | None = None,
         calls: Calls = ONE_BY_ONE,
         watermarks: SourceWatermarks | None = None,
         open_split: OpenSplit | None = None,
     ) -> None:
         super().__init__(environment, vertex, index, name, state)
+        self._log = log
+        self._log.reopen()
+        self._began = False
+        self._behind = False  # whether records are left that arrived before the subtask began
         self._reader: SourceReader | SplitReader = reader
         self._open_split = open_split
         self._pace = pace
@@ -176,6 +128,7 @@ class SourceSubtask(Subtask):
         self._legacy = calls.legacy
         self._catch_up = calls.catch_up_s
         self._watermarks = watermarks
+        self._rate = rate
         self._period = 1 / rate if rate > 0 else 0.0
         self._next_due = environment.agenda.now
         self._read_records = 0
@@ -194,7 +147,9 @@ class SourceSubtask(Subtask):
     async def run(self) -> None:
         """Run until the reader has no more records."""
         agenda = self.agenda
-        self._begin_pace(self._pace)
+        self._began = True
+        self._behind = self._log.begin(agenda.now, self.position, self._rate, self._pace)
+        self._follow_log()
         if self.on_running is not None:
             self.on_running()
         self._set_alarm()
@@ -336,14 +291,16 @@ class SourceSubtask(Subtask):
                 await self._wait_until_due()
                 return
         self._working_until = agenda.now
-        emitted_ms = 0 if self._watermarks is None else self._watermarks.clock.now_ms
+        emitted_at = agenda.now
         if self._batch > 1 or self._legacy:
             await self._emit_calls(stop)
         else:
             self._index = await self.emit(self._block, self._channels, start, stop)
         emitted = self._index - start
         if emitted and self._watermarks is not None:
-            self._watermarks.emitted(emitted_ms)
+            if self._behind and self._period:
+                emitted_at = min(emitted_at, self._log.arrival_s(self.position - 1))
+            self._watermarks.emitted(emitted_at)
         self._working_until += emitted * self._record_cost + self.selection_s()
         self._next_due += emitted * self._period
 
@@ -360,6 +317,8 @@ class SourceSubtask(Subtask):
         if self._pace is not None:
             due = self._pace.due_by(self.agenda.now - self._pace_began_s)
             return due - (self.position - self._pace_began_at)
+        if self._behind:
+            return self._log.arrived_by(self.agenda.now) - self.position
         lag = self.agenda.now - self._next_due
         if lag > self._catch_up:
             self._next_due += lag - self._catch_up
@@ -369,6 +328,9 @@ class SourceSubtask(Subtask):
     async def _wait_until_due(self) -> None:
         """Wait until the next record is due, or for mail."""
         agenda = self.agenda
+        if self._behind:
+            self._behind = False
+            self._next_due = self._log.arrival_s(self.position)
         due = self._next_due
         if self._pace is not None:
             due = self._pace_began_s + self._pace.next_due(agenda.now - self._pace_began_s)
@@ -390,15 +352,24 @@ class SourceSubtask(Subtask):
         self._channels = self.select_channels(self._block)
 
     def change_rate(self, rate: float, pace: Pace | None) -> None:
-        """Emit `rate` records per second from now on (0: as fast as possible); called as mail."""
+        """Emit `rate` records per second from now on (0: as fast as possible); called as mail, after the
+        change was announced to the log.
+        """
+        self._rate, self._pace = rate, pace
         self._period = 1 / rate if rate > 0 else 0.0
         self._only_partition = self._plain_output()
-        self._begin_pace(pace)
+        self._log.change(self.agenda.now, self.position, rate, pace, behind=self._behind)
+        self._follow_log()
 
-    def _begin_pace(self, pace: Pace | None) -> None:
-        self._pace = pace
-        self._next_due = self._pace_began_s = self.agenda.now
-        self._pace_began_at = self.position
+    def _follow_log(self) -> None:
+        """Follow the latest span of the log."""
+        self._pace_began_s, self._pace_began_at = self._log.latest.since_s, self._log.latest.first
+        self._next_due = self._log.arrival_s(self.position)
+
+    def _leave_log(self) -> None:
+        """Leave the log to the subtask's next execution, without the delays that are not made up."""
+        if self._began and not (self._behind and self._period):
+            self._log.leave(self.position, max(self._next_due, self.agenda.now - self._catch_up))
 
     def stall(self, duration: float) -> None:
         """Emit nothing during the synchronous part of a snapshot."""
@@ -464,5 +435,6 @@ class SourceSubtask(Subtask):
     def release(self) -> None:
         """Release all memory and close the reader."""
         super().release()
+        self._leave_log()
         self._routine = None
         self._reader.close()

@@ -17,6 +17,7 @@ from ..results.trace import Trace
 from ..scenarios.config import CostModel, NetworkConfig
 from ..state.snapshots import StoredFile
 from ..state.table_store import TableStores
+from .source_log import SourceLogs
 
 
 class Coordinator(Protocol):
@@ -68,6 +69,7 @@ class Environment(NamedTuple):
     randomness: Randomness
     coordinator: Coordinator
     storage: CheckpointStorage
+    source_logs: SourceLogs
     trace: Trace | None = None
     tables: TableStores | None = None
     first_checkpoint: int = 1

@@ -40,9 +40,9 @@ class SourceWatermarks:
         self._latest_ms: int | None = None
         self._sent = NO_WATERMARK
 
-    def emitted(self, at_ms: int) -> None:
-        """Note that records with this event time were emitted."""
-        self._latest_ms = at_ms
+    def emitted(self, at: float) -> None:
+        """Note that records were emitted that belong to this time of the run, in seconds."""
+        self._latest_ms = self.clock.at_ms(at)
 
     def due(self) -> int | None:
         """Return the watermark to send now; None if it is not higher than the last one."""

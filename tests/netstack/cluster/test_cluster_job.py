@@ -45,7 +45,7 @@ from netstack import (
     sink,
     transactional_sink,
 )
-from netstack.cluster.orders_and_reports import Blame
+from netstack.cluster.orders_and_reports import Blame, FilledLog
 from tests.netstack.local_cluster import launch_locally, run_processes
 from tests.netstack.whole_jobs import RECOVERIES
 
@@ -274,6 +274,15 @@ def test_after_a_failure_the_job_goes_on_from_its_latest_checkpoint(
     assert restart.failed_at < (restart.restarted_at or 0.0) <= (restart.running_at or 0.0)
     assert [what.what for what in result.faults] == [str(fault)]
     assert [len(reports) for reports in seen] == [2, 2]
+    logs = [[log for report in reports for log in report.logs] for reports in seen]
+    assert [(log.task, log.first) for of_attempt in logs for log in of_attempt] == [
+        ((0, 0), 0),
+        ((0, 1), 0),
+    ] * 2
+    for before, after in zip(*logs, strict=True):
+        assert (
+            before.since_s <= after.since_s + 1e-6 < restart.restarted_at
+        )  # the restart did not begin a new log
     identities = [checkpoint.id for checkpoint in result.checkpoints]
     assert identities == sorted(set(identities))
 
@@ -440,6 +449,7 @@ def test_an_attempt_without_reports_is_followed_by_another() -> None:
     assert [restart.cause for restart in result.restarts] == ["a worker has died"]
     assert [assignment.restore for assignment in attempts] == [None, None]
     assert attempts[1].origin is not None
+    assert attempts[1].logs == (FilledLog((0, 0), 0.0, 0), FilledLog((0, 1), 0.0, 0))
 
 
 def test_a_launch_that_can_never_work_is_not_tried_again() -> None:

@@ -48,7 +48,7 @@ def scenario_with(ship: str, *faults: Fault) -> Scenario:
         warmup_s=1.0,
         seed=3,
         vertices=(
-            Vertex(name="source", parallelism=2, source=GeneratorSpec(record_bytes=100, rates=(300.0,))),
+            Vertex(name="source", parallelism=2, source=GeneratorSpec(record_bytes=100, rates=(150.0,))),
             Vertex(name="stage1", parallelism=2, service=((0.0, 0.004),)),
             Vertex(name="sink", parallelism=2, task_manager="stage1"),
         ),

@@ -348,18 +348,23 @@ def test_only_the_state_of_the_region_is_read() -> None:
 
 def test_without_a_complete_checkpoint_a_region_begins_anew_while_the_other_goes_on() -> None:
     pipelines = Pipelines()
-    positions: dict[str, int] = {}
+    seen: list[tuple[int, int]] = []
 
     def note(job: Job) -> None:
         assert job.attempt is not None
-        for name in ("a_in", "b_in"):
-            sources = [task for task in job.attempt.subtasks if task.name == name]
-            positions[name] = sum(source.position for source in sources)  # type: ignore[attr-defined]
+        positions = [
+            sum(task.position for task in job.attempt.subtasks if task.name == name)  # type: ignore[attr-defined]
+            for name in ("a_in", "b_in")
+        ]
+        seen.append((positions[0], positions[1]))
 
-    job = run(pipelines.scenario(kill("a_sums", 1, 0.4), checkpoint_interval_s=0.9), looks=[(0.75, note)])
+    looks = [(at / 1000, note) for at in range(390, 750)]
+    job = run(pipelines.scenario(kill("a_sums", 1, 0.4), checkpoint_interval_s=0.9), looks=looks)
     assert failures(job) == [(0.4, A)]
     assert job.restarts[0].checkpoint_id is None
-    assert positions["b_in"] > 350 > 150 > positions["a_in"] > 0
+    assert min(of_a for of_a, _ in seen) < seen[0][0] - 10  # within a millisecond it has read much again
+    assert [of_b for _, of_b in seen] == sorted(of_b for _, of_b in seen)
+    assert seen[-1][0] > seen[0][0] + 100  # it has read what came meanwhile
     pipelines.check()
 
 

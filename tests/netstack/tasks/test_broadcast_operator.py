@@ -92,7 +92,7 @@ def job(
         ),
         faults=tuple(
             KillSubtask(when=AtTime(at), subtask=SubtaskName(name, 0))
-            for name, at in (("mark", 0.33), ("rules", 0.81), ("mark", 1.2))
+            for name, at in (("mark", 0.33), ("rules", 0.6), ("mark", 0.9))
         ),
     )
 

@@ -356,7 +356,7 @@ def payloads(blocks: Sequence[RecordBlock]) -> list[list[bytes]]:
 
 def test_a_source_that_has_ended_is_not_behind() -> None:
     watermarks = SourceWatermarks(EventClock(Agenda()), 0.2, 0.0)
-    watermarks.emitted(5)
+    watermarks.emitted(0.005)
     assert watermarks.due() == 4
     assert watermarks.lag_ms == -4
     watermarks.ended()

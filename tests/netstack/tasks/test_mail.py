@@ -22,6 +22,7 @@ from netstack.engine.agenda_loop import run_agenda
 from netstack.engine.randomness import Randomness
 from netstack.engine.timers import Scope
 from netstack.jobs.build import JobBuilder
+from netstack.tasks.source_log import SourceLogs
 from netstack.tasks.subtask import Subtask
 from netstack.tasks.subtask_environment import Environment
 from tests.netstack.tasks.test_task_checkpoints import Told
@@ -47,6 +48,7 @@ def source_and_sink(agenda: Agenda) -> tuple[Subtask, Subtask]:
         Randomness(1, 0.0),
         Told(),
         MemoryStorage(),
+        SourceLogs(),
     )
     builder = JobBuilder(SCENARIO, environment)
     builder.build()

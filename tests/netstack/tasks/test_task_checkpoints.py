@@ -42,6 +42,7 @@ from netstack.engine.timers import Scope
 from netstack.jobs.build import JobBuilder
 from netstack.state.table_backend import TableSettings
 from netstack.tasks.operator_subtask import OperatorSubtask
+from netstack.tasks.source_log import SourceLogs
 from netstack.tasks.subtask import Mail
 from netstack.tasks.subtask_environment import Environment
 from netstack.tasks.task_checkpoints import ASYNC_FAILED, TaskCheckpoints
@@ -94,7 +95,14 @@ class Source:
         config = NetworkConfig(state_memory_threshold_bytes=in_metadata_up_to)
         costs = CostModel(upload_rate_bytes_per_s=RATE)
         environment = Environment(
-            self.agenda, Scope(self.agenda), costs, config, Randomness(1, 0.0), self.told, self.storage
+            self.agenda,
+            Scope(self.agenda),
+            costs,
+            config,
+            Randomness(1, 0.0),
+            self.told,
+            self.storage,
+            SourceLogs(),
         )
         builder = JobBuilder(SCENARIO, environment)
         builder.build()
@@ -241,7 +249,7 @@ def test_what_arrives_after_an_unaligned_checkpoint_was_aborted_is_kept_for_none
     agenda = Agenda()
     config = NetworkConfig(unaligned_enabled=True)
     environment = Environment(
-        agenda, Scope(agenda), CostModel(), config, Randomness(1, 0.0), Told(), MemoryStorage()
+        agenda, Scope(agenda), CostModel(), config, Randomness(1, 0.0), Told(), MemoryStorage(), SourceLogs()
     )
     local = tuple(replace(vertex, task_manager="one") for vertex in SCENARIO.vertices)
     builder = JobBuilder(replace(SCENARIO, vertices=local, config=config), environment)
