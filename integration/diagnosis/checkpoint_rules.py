@@ -12,6 +12,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
+import numpy as np
+
 from netstack import CheckpointResult, VertexSteady, standstills
 
 from ..figures.checkpoint_times import (
@@ -23,7 +25,7 @@ from ..figures.checkpoint_times import (
     CheckpointTimes,
     mean_times,
 )
-from ..figures.optional_figures import complete
+from ..figures.optional_figures import complete, known
 from ..number_text import bytes_per_second, counted, milliseconds, percent, size
 from .back_pressure_rules import full_readers, subtasks_text
 from .observation import (
@@ -56,6 +58,9 @@ LONG_SHARE = 0.5
 
 LONG_MS = 10_000.0
 """Without an interval, a checkpoint that takes at least this many ms is a problem."""
+
+VARYING = 2.0
+"""Durations vary if the second longest is at least this multiple of the second shortest."""
 
 UNEVEN = 4.0
 """Durations count as uneven if the longest is at least this multiple of the median."""
@@ -96,6 +101,7 @@ def uneven(view: Observation) -> Iterator[Finding]:
         least, most = milliseconds(times[0]), milliseconds(times[-1])
         lengths = most if least == most else f"{least} to {most}"
         took = f"{len(times)} of {counted(view.steady.checkpoints, 'checkpoint')} took {lengths}"
+    took_ms = _durations_ms(view)
     bursts = list(_bursts(view))
     says = "Some checkpoints take far longer than most"
     if bursts:
@@ -107,7 +113,8 @@ def uneven(view: Observation) -> Iterator[Finding]:
         where="checkpoints",
         says=f"{says}.",
         evidence=[
-            f"{took}; half of all checkpoints took at most {milliseconds(usual)}",
+            f"{took}; half of all checkpoints took at most {milliseconds(usual)}"
+            + (f", and 95 % at most {milliseconds(_percentile_95(took_ms))}" if took_ms else ""),
             *(
                 f"{writer.name} is back-pressured {span_percent(writer.backpressured_ms_per_s)} of its time, "
                 f"and {reader.name}, for which it waits, is busy {span_percent(reader.busy_ms_per_s)}"
@@ -142,6 +149,32 @@ def _long_ones(view: Observation) -> list[CheckpointResult]:
     return [each for each in view.checkpoints if each.completed and (each.duration_ms or 0.0) >= least]
 
 
+def _durations_ms(view: Observation) -> list[float]:
+    """Return the durations of the completed checkpoints, shortest first."""
+    return sorted(known(each.duration_ms for each in view.checkpoints if each.completed))
+
+
+def _percentile_95(values: Sequence[float]) -> float:
+    return float(np.percentile(values, 95))
+
+
+def _spread(durations_ms: Sequence[float]) -> tuple[str, str]:
+    """Return the slow end of several durations, and a sentence if they differ much; empty where not apt.
+
+    One fast and one slow checkpoint are ignored, so that a sentence needs two of each kind.
+    """
+    if len(durations_ms) < 2:
+        return "", ""
+    slowest = durations_ms[-1]
+    slow_end = f" (95 %: {milliseconds(_percentile_95(durations_ms))}, slowest {milliseconds(slowest)})"
+    if len(durations_ms) < 4 or durations_ms[-2] < max(VARYING * durations_ms[1], SHORT_MS):
+        return slow_end, ""
+    return slow_end, (
+        f" They took between {milliseconds(durations_ms[0])} and {milliseconds(slowest)}: the load or the "
+        "cost of a record changes, and means hide this."
+    )
+
+
 def _bursts(view: Observation) -> Iterator[tuple[VertexSteady, VertexSteady]]:
     """Yield writers that sometimes wait for a reader that has capacity and is not back-pressured."""
     for writer in view.vertices:
@@ -160,6 +193,7 @@ def slow_phase(view: Observation) -> Iterator[Finding]:
     if times is None:
         return
     of_which = f", on average over the {len(long_ones)} checkpoints that took long" if long_ones else ""
+    slow_end, varying = ("", "") if long_ones else _spread(_durations_ms(view))
     took = f"{milliseconds(times.end_to_end_ms)} from trigger to completion{of_which}"
     shown = ", ".join(f"{name} {milliseconds(ms)}" for name, ms in times.phases.items() if ms >= _WORTH_MS)
     evidence = [f"{took}: {shown}"]
@@ -168,7 +202,7 @@ def slow_phase(view: Observation) -> Iterator[Finding]:
             rule="checkpoints-short",
             severity="fine",
             where="checkpoints",
-            says=f"Checkpoints take {milliseconds(times.end_to_end_ms)}, which is short.",
+            says=f"Checkpoints take {milliseconds(times.end_to_end_ms)}{slow_end}, which is short.{varying}",
             evidence=evidence,
         )
         return
@@ -182,7 +216,7 @@ def slow_phase(view: Observation) -> Iterator[Finding]:
         rule=f"long-{phase.replace(' ', '-')}",
         severity=_severity(view, times.end_to_end_ms),
         where=f"checkpoints, at {times.vertex}",
-        says=f"{who} take {milliseconds(times.end_to_end_ms)}, mostly {means}.",
+        says=f"{who} take {milliseconds(times.end_to_end_ms)}{slow_end}, mostly {means}.{varying}",
         evidence=[*evidence, *(data_in_flight(view) if has_queues else [])],
         next=_next(view, phase, steps),
     )

@@ -135,10 +135,12 @@ def test_the_text_fits_a_terminal(tmp_path: Path, capsys: pytest.CaptureFixture[
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == "consumer limits the throughput: it is always busy, and upstream tasks wait."
     assert re.fullmatch(
-        r"Checkpoints take .*, mostly start delay: barriers wait behind queued data\.", lines[1]
+        r"Checkpoints take [\d.]+ m?s \(95 %: [\d.]+ m?s, slowest [\d.]+ m?s\), mostly start delay: "
+        r"barriers wait behind queued data\.",
+        " ".join(lines[1 : lines.index("")]),
     )
-    assert lines[2:4] == ["", "problem  consumer"]
-    assert lines[4].startswith("  evidence: busy 100 %")
+    assert lines[3:5] == ["", "problem  consumer"]
+    assert lines[5].startswith("  evidence: busy 100 %")
     assert [line for line in lines if line.startswith("  action: ")]
     assert lines[-1] == f"next: netstack diagnose {file} --verbose"
     assert max(map(len, lines[:-1])) <= 80
@@ -166,7 +168,9 @@ def test_a_job_that_nothing_limits_is_said_to_be_so(
     assert main(["diagnose", str(file)]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == "No task limits the throughput: the job is as fast as its input."
-    assert re.fullmatch(r"Checkpoints take \d+ ms, which is short\.", lines[1])
+    assert re.fullmatch(
+        r"Checkpoints take \d+ ms \(95 %: \d+ ms, slowest \d+ ms\), which is short\.", lines[1]
+    )
     assert "problem" not in "\n".join(lines)
 
 

@@ -444,7 +444,8 @@ def test_a_burst_that_few_checkpoints_meet_is_named_before_what_these_wait_for()
     assert (first.rule, first.severity, second.rule) == ("uneven-checkpoints", "problem", "long-start-delay")
     assert first.says.endswith(": they fall into bursts, in which window emits more than sink reads.")
     assert first.evidence == [
-        "2 of 10 checkpoints took 6.01 s to 6.21 s; half of all checkpoints took at most 67 ms",
+        "2 of 10 checkpoints took 6.01 s to 6.21 s; half of all checkpoints took at most 67 ms, and 95 % at "
+        "most 6.12 s",
         "window is back-pressured 0-30 % of its time, and sink, for which it waits, is busy 74 %",
     ]
     assert second.evidence == [
@@ -467,6 +468,25 @@ def test_no_phase_is_called_the_longest_where_one_that_was_not_measured_may_be()
     bare = msgspec.structs.replace(whole, alignment_ms=[None])
     history = [CheckpointResult(id=1, t=10.0, duration_ms=1924.0, vertices=[bare])]
     assert rules(slow_phase, seen(source(), reader(), history=history)) == []
+
+
+def test_the_slow_end_of_the_durations_is_given() -> None:
+    history = [checkpoint(delay, 0.0) for delay in [1000.0] * 8 + [1100.0, 1500.0]]
+    says = only(slow_phase, seen(source(), reader(), history=history)).says
+    assert says == (
+        "Checkpoints take 1.07 s (95 %: 1.33 s, slowest 1.51 s), mostly start delay: barriers wait behind "
+        "queued data."
+    )
+
+
+def test_durations_that_differ_by_a_factor_of_two_are_named() -> None:
+    history = [checkpoint(delay, 0.0) for delay in [500.0, 2000.0] * 5]
+    says = only(slow_phase, seen(source(), reader(), history=history)).says
+    assert says.endswith(
+        " They took between 506 ms and 2.01 s: the load or the cost of a record changes, and means hide this."
+    )
+    once = [checkpoint(delay, 0.0) for delay in [500.0] * 9 + [2000.0]]
+    assert "They took" not in only(slow_phase, seen(source(), reader(), history=once)).says
 
 
 def test_data_in_flight_explains_a_start_delay() -> None:
