@@ -111,6 +111,39 @@ def test_of_two_inputs_one_may_account_for_all_that_is_emitted():
     assert JobFlows(shape, seen).selectivities(join) == pytest.approx([0.5, 0.5])
 
 
+@pytest.mark.parametrize(
+    ("values", "median"),
+    [
+        ([0, 0, 0, 5, 0], 0),
+        ([0], 0),
+        ([0, 0, 7, 9], 3.5),
+        ([-1, -1, 0, 0, 4], 0),
+        ([-1, 3], 3),
+        ([-1], None),
+        ([], None),
+    ],
+)
+def test_a_gauge_that_mostly_shows_nothing_counts_its_zeros(values, median):
+    reported = samples(*[{"debloated_size": value} for value in values])
+    assert reported.gauge("debloated_size") == median
+    assert samples(*[{}, {"debloated_size": 2.0}, {}]).gauge("debloated_size") == 2.0
+
+
+@pytest.mark.parametrize("now", [0.1, 0.5, 2.0])
+@pytest.mark.parametrize("since", [0.25, 1.0, 4.0])
+def test_what_is_emitted_for_each_record_is_that_of_now_not_since_the_start(now, since):
+    edges = edge_to("source", "map", "HASH"), edge_to("map", "sink", "REBALANCE")
+    read = grown("records_in", 500, 100_000)
+    emitted = grown("records_out", 500 * now, 100_000 * since)
+    seen = {
+        "source": [samples(*grown("records_out", 500, 100_000))],
+        "map": [samples(*both(read, emitted))],
+        "sink": [samples(*grown("records_in", 500 * now, 100_000 * since))],
+    }
+    shape = job(*edges)
+    assert JobFlows(shape, seen).selectivities(shape.vertices[1]) == pytest.approx([now], rel=0.01)
+
+
 def test_shares_are_of_what_flows_now_not_of_what_waits_since_the_start():
     edge = edge_to("source", "count", "HASH")
     seen = {

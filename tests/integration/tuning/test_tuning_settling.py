@@ -91,6 +91,17 @@ def test_a_window_has_its_length_where_checkpoints_come_thick_and_fast() -> None
     assert Recorded().ends(checkpoints_s=(0.3, 0.3, 0.3)) == 41.0
 
 
+@pytest.mark.parametrize("at", [0.0, 20.0, 30.0])
+@pytest.mark.parametrize("of", ["a vertex", "an edge"])
+def test_a_run_whose_costs_change_in_the_window_does_not_end_before(of: str, at: float) -> None:
+    service, (edge,) = ((0.0, 0.001), (at, 0.002)) if at else ((0.0, 0.001),), SCENARIO.edges
+    if of == "a vertex":
+        scenario = replace(SCENARIO, vertices=(SOURCE, replace(SINK, service=service)))
+    else:
+        scenario = replace(SCENARIO, edges=(replace(edge, service=service),))
+    assert Recorded(scenario).ends() == (100.0 if at > 20.0 else 41.0)
+
+
 def test_without_checkpoints_the_throughput_tells() -> None:
     scenario = replace(SCENARIO, config=NetworkConfig(checkpoint_interval_s=None))
     assert Recorded(scenario).ends(checkpoints_s=()) == 41.0
