@@ -166,6 +166,23 @@ def test_a_link_is_blocked_for_as_long_as_its_cut_lasts() -> None:
     assert link.blocked_until() == math.inf
 
 
+@given(st.lists(st.sampled_from([2.0, 3.5, 5.0, None]), min_size=1), st.floats(1.0, 5.0))
+def test_cuts_that_overlap_end_with_the_longest_in_whatever_order(
+    cuts: list[float | None], written_at: float
+) -> None:
+    def run(cuts: list[float | None]) -> tuple[float, list[Delivery]]:
+        traffic = Traffic()
+        for until in cuts:
+            traffic.agenda.at(1.0, traffic.link.cut, until)
+        traffic.agenda.at(written_at, traffic.write, 1024)
+        traffic.agenda.at(written_at, traffic.write, 1024, traffic.link.to_producer)
+        deliveries = traffic.run()
+        return traffic.link.blocked_until(), deliveries
+
+    longest = max(cuts, key=lambda until: math.inf if until is None else until)
+    assert run(cuts) == run(cuts[::-1]) == run([longest])
+
+
 def test_nothing_leaves_a_wire_that_is_cut_for_good() -> None:
     traffic = Traffic()
     traffic.agenda.at(1.0, traffic.link.to_consumer.cut, None)

@@ -320,6 +320,41 @@ def test_debloating_announces_one_size_to_every_channel() -> None:
     assert readable.channels["b"].announced == announced
 
 
+class Watching(FlinkPolicy):
+    """Remembers the channels that were polled."""
+
+    watches_polls = True
+
+    def __init__(self) -> None:
+        super().__init__(DebloatSettings())
+        self.seen: list[int] = []
+
+    def polled(self, channel: int, size: int) -> None:
+        self.seen.append(channel)
+
+
+@given(st.lists(st.sampled_from([None, "plain", "watching"])), st.sampled_from([None, "plain", "watching"]))
+def test_a_gate_tells_its_polls_only_to_the_policy_in_force(
+    changes: list[str | None], first: str | None
+) -> None:
+    """Also to one that a change has brought, whatever was in force before."""
+
+    def policy_of(name: str | None) -> DebloatPolicy | None:
+        return Watching() if name == "watching" else None if name is None else FlinkPolicy(DebloatSettings())
+
+    policies = [policy_of(name) for name in (first, *changes)]
+    readable = Readable("ab", policies[0])
+    for number, policy in enumerate(policies):
+        if number:
+            readable.gate.change_debloater(policy)
+        readable.arrive("ab")
+        readable.channels["b"].arrive_first()
+        readable.poll_all()
+        seen = [each.seen for each in policies if isinstance(each, Watching)]
+        watched = sum(isinstance(each, Watching) for each in policies[: number + 1])
+        assert [len(polled) for polled in seen] == [3] * watched + [0] * (len(seen) - watched)
+
+
 def test_without_a_debloater_nothing_is_announced() -> None:
     readable = Readable("a")
     readable.arrive("a")

@@ -268,6 +268,23 @@ def test_a_broadcast_blocks_and_goes_on() -> None:
     assert exchange.payloads(0) == exchange.payloads(1) == [bytes(block.payload(0))]
 
 
+@pytest.mark.parametrize("channel", [ALL, 0, 1, 2])
+def test_the_rest_of_a_record_that_had_to_wait_is_flushed_to_all_that_get_it(channel: int) -> None:
+    exchange, block = Exchange(3, segments=1), records(30)
+    if channel == ALL:
+        exchange.partition.broadcast(block, 0, 1)
+    else:
+        exchange.write(block, [channel])
+    assert exchange.partition.blocked
+    exchange.partition.flush()  # as the flush timer does meanwhile
+    written = [channel in (ALL, index) for index in range(3)]
+    assert [bool(exchange.read(index)) for index in range(3)] == written
+    assert exchange.partition.go_on()
+    assert not any(subpartition.can_send(1) for subpartition in exchange.subpartitions)
+    exchange.partition.flush()
+    assert [subpartition.can_send(1) for subpartition in exchange.subpartitions] == written
+
+
 def test_an_event_finishes_the_open_buffers() -> None:
     exchange = Exchange(3)
     block = records(5, 6)

@@ -39,6 +39,7 @@ from netstack import (
     to_json,
     transactional_sink,
 )
+from netstack.jobs.failover import regions_over, task_names
 from tests.crossing import crossed
 from tests.netstack.table_model import ModelStores
 from tests.netstack.whole_jobs import EXACTLY_ONCE, KEYS, MODES, key_hash, kill, parse, recovering, run
@@ -307,6 +308,22 @@ def test_a_link_that_is_cut_for_too_long_takes_the_regions_that_need_it() -> Non
     assert [restart.tasks for restart in job.restarts] == [A, A]
     assert job.restarts[0].failed_at == pytest.approx(0.7)
     pipelines.check()
+
+
+@pytest.mark.parametrize("ends", [("tm1", "tm2"), ("tm2", "tm1")])
+def test_a_link_has_the_same_readers_whichever_end_is_named_first(ends: tuple[str, str]) -> None:
+    pipelines = Pipelines(("tm1", "tm2"), ("tm3", "tm2"), ("tm2", "tm1"))
+
+    def look(job: Job) -> None:
+        assert job.attempt is not None
+        found.append(regions_over(job.attempt, ends))
+
+    found: list[list[int]] = []
+    job = run(pipelines.scenario(), looks=[(0.1, look)])
+    regions = [task_names(job.scenario, region) for region in job.regions]
+    assert found == [[regions.index(A), regions.index(C)]]
+    cut = CutLink(when=AtTime(0.4), from_task_manager=ends[0], to_task_manager=ends[1], for_s=0.4)
+    assert failures(run(pipelines.scenario(cut))) == [(0.7, A), (0.7, C)]
 
 
 def test_a_link_that_is_cut_takes_no_region_that_has_ended() -> None:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterable, Iterator
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from netstack import (
@@ -21,7 +22,15 @@ from netstack import (
     TransactionLog,
 )
 from netstack.scenarios.config import ChangelogStorage, RestartStrategy, StateBackendType
-from netstack.state.changelog import Changelog, ChangelogBackend, Operation, changes_in, restore_logged
+from netstack.state.backend import BackendSnapshot
+from netstack.state.changelog import (
+    Changelog,
+    ChangelogBackend,
+    Materialisation,
+    Operation,
+    changes_in,
+    restore_logged,
+)
 from netstack.state.snapshots import StateFormat, StateKind
 from netstack.state.table_backend import TableSettings, TableStateBackend
 from netstack.state.value_encoding import encode_value
@@ -152,6 +161,111 @@ def test_what_is_restored_is_what_was_there(
     assert subject.completed is not None
     needed = {handle.file.path for handle in subject.completed[0] if handle.file is not None}
     assert set(subject.storage.files) == needed, "nothing is left behind"
+
+
+class Overlapping(Subject):
+    """A backend whose checkpoints and materialisations go on side by side, beside a model in plain dicts."""
+
+    def __init__(self, *, in_files: bool) -> None:
+        self.model: tuple[dict[int, int], dict[int, list[int]]] = {}, {}
+        self.taken: list[tuple[int, BackendSnapshot, Any]] = []
+        self.written: list[tuple[int, list[StateHandle], Any]] = []
+        self.marked: Materialisation | None = None
+        super().__init__(in_files=in_files)
+
+    def change(self, what: str, key: int, number: int) -> None:
+        super().change(what, key, number)
+        values, lists = self.model
+        match what:
+            case "put":
+                values[key] = number
+            case "clear":
+                values.pop(key, None)
+            case "add":
+                lists.setdefault(key, []).append(number)
+            case "replace":
+                lists[key] = [number, number]
+
+    def check(self) -> None:
+        values, lists = self.contents
+        assert (dict(values), dict(lists)) == self.model
+
+    def do(self, what: str) -> None:
+        """Take a step, unless it makes no sense now. Checkpoints are stored and end in their order."""
+        if what == "snapshot":
+            self.checkpoint += 1
+            snapshot = self.backend.snapshot(self.checkpoint)
+            self.taken.append((self.checkpoint, snapshot, copy.deepcopy(self.model)))
+        elif what == "store" and self.taken:
+            number, snapshot, then = self.taken.pop(0)
+            self.written.append((number, snapshot.handles(self.write, 0), then))
+        elif what == "complete" and self.written:
+            number, handles, then = self.written.pop(0)
+            before, self.completed = self.completed, (handles, then)
+            self.backend.checkpoint_completed(number)
+            self.subsume([] if before is None else before[0])
+        elif what == "abort" and self.written:
+            number, handles, _ = self.written.pop(0)
+            self.backend.checkpoint_aborted(number)
+            self.storage.delete([each.file for each in handles if each.file and not each.stored_before])
+        elif what == "begin" and self.marked is None:
+            self.marked = self.backend.materialise()
+        elif what == "end" and self.marked is not None:
+            marked, self.marked = self.marked, None
+            self.checkpoint += 1
+            self.backend.materialised(marked.sequence, marked.snapshot.handles(self.shared_write, 0))
+        elif what == "restore":
+            self.restore()
+
+    def restore(self) -> None:
+        for _, snapshot, _ in self.taken:
+            snapshot.release()
+        if self.marked is not None:
+            self.marked.snapshot.release()
+        self.taken, self.written, self.marked = [], [], None
+        self.backend.close()
+        self.begin()
+        self.model = {}, {}
+        if self.completed is not None:
+            handles, then = self.completed
+            self.backend.restore(handles, HandleReader(self.storage))
+            self.model = copy.deepcopy(then)
+        self.check()
+
+
+CHANGE = st.tuples(
+    st.sampled_from(["put", "clear", "add", "replace"]), st.integers(0, KEYS), st.integers(0, 9)
+)
+STEP = st.sampled_from(["snapshot", "store", "complete", "abort", "begin", "end", "restore"])
+
+
+@pytest.mark.parametrize("in_files", [False, True])
+@given(st.lists(CHANGE | STEP | STEP, max_size=60))
+@example(
+    [
+        ("put", 1, 1),
+        "begin",
+        ("put", 2, 2),
+        *("snapshot", "store", "complete"),  # its part of the log begins before the new base
+        ("put", 3, 3),
+        *("snapshot", "store", "complete"),  # and this part behind it
+        "end",
+        ("put", 4, 4),
+        *("snapshot", "store", "complete", "restore"),
+    ]
+)
+@settings(deadline=None, max_examples=300)
+def test_checkpoints_lose_no_change_while_the_state_is_materialised(
+    in_files: bool, steps: list[str | tuple[str, int, int]]
+) -> None:
+    subject = Overlapping(in_files=in_files)
+    for step in (*steps, "snapshot", "store", "complete", "restore"):
+        if isinstance(step, str):
+            subject.do(step)
+        else:
+            subject.change(*step)
+        subject.check()
+    subject.backend.close()
 
 
 def formats(handles: list[StateHandle]) -> list[tuple[StateFormat, bool]]:

@@ -399,6 +399,47 @@ def test_reading_begins_the_time_anew_if_that_is_asked_for(backend: str, write: 
     assert seen == [False, True]
 
 
+def seen(task: Task, kind: str) -> list[int]:
+    """Return the values of key 1; of the map those of its keys 0 and 1."""
+    read = step(task, f"{kind} {'all' if kind == 'map' else 'get'}", 1, 0, 0)
+    if kind == "map":
+        return [value for _, value in read]
+    return read if isinstance(read, list) else [] if read is None else [read]
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+@pytest.mark.parametrize("visibility", ["never return expired", "return expired if not cleaned up"])
+@pytest.mark.parametrize("update", ["on create and write", "on read and write"])
+@pytest.mark.parametrize("kind", ["value", "list", "map", "reducing", "aggregating"])
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_what_is_read_when_a_part_has_expired_stays_expired(
+    backend: str, kind: str, update: Any, visibility: Any, restarts: bool
+) -> None:
+    """Two values are written at 0 s and 0.5 s, and read at 1.2 s, when the first one has expired. Reading may
+    renew the second one, which then lives at 1.6 s, but never the first one.
+    """
+    task = Task(backend, StateTtlConfig(1, update, visibility))
+    parts = kind in ("list", "map")  # with a time of their own
+    for at, place, value in ((0.0, 0, 3), (0.5, 1, 4)):
+        task.now = at
+        step(task, f"{kind} {'set' if kind in ('value', 'map') else 'add'}", 1, place, value)
+    whole = {"value": [4], "reducing": [7], "aggregating": [3, 4]}.get(kind, [])
+    task.now = 1.2
+    first = seen(task, kind)
+    assert (first[-1:] if parts else first) == ([4] if parts else whole)
+    assert visibility != "never return expired" or first == ([4] if parts else whole)
+    if restarts:
+        task.restart(task.stored())
+    task.now = 1.6
+    renewed = update == "on read and write"
+    left = ([4] if parts else whole) if renewed else []
+    again = seen(task, kind)
+    assert again == left or (visibility != "never return expired" and not renewed)
+    task.now = 2.7
+    if renewed and visibility == "never return expired":
+        assert seen(task, kind) == []
+
+
 NAMES = [
     *(f"value {does}" for does in ("get", "set", "clear")),
     *(f"list {does}" for does in ("get", "set", "add", "clear")),

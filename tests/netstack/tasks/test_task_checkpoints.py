@@ -226,6 +226,32 @@ def test_those_downstream_are_told_of_a_checkpoint_that_was_given_up_before_it_b
     assert source.told.acknowledged == []
 
 
+@pytest.mark.parametrize("aborted", [(2, 3), (3, 2), (2, 4), (1, 2, 3, 4)])
+def test_each_checkpoint_that_was_aborted_before_its_barrier_came_is_taken_by_nobody(
+    aborted: tuple[int, ...],
+) -> None:
+    """Although the barriers of several come later, one by one."""
+    source = Source()
+    for number in aborted:
+        source.checkpoints.abort(number)
+    for number in (1, 2, 3, 4):
+        source.change_and_begin(number)
+    source.agenda.at(60.0, source.agenda.stop)
+    trio.run(run_agenda, source.agenda)
+    taken = [number for number in (1, 2, 3, 4) if number not in aborted]
+    assert source.told.acknowledged == taken
+    events = []
+    for _ in (1, 2, 3, 4):
+        polled = source.subpartitions[0].poll()
+        assert polled is not None
+        events.append(decode_event(bytes(polled.buffer.payload)))
+        if isinstance(events[-1], CheckpointBarrier):
+            source.subpartitions[0].resume()
+    assert [isinstance(event, CancelCheckpointMarker) for event in events] == [
+        number in aborted for number in (1, 2, 3, 4)
+    ]
+
+
 def test_an_aligned_barrier_overtakes_once_its_checkpoint_is_as_old_as_the_timeout() -> None:
     """The barrier has come late: what counts is when the checkpoint began."""
     source = Source()
