@@ -176,7 +176,7 @@ def test_what_the_types_mean() -> None:
     assert barriers | {DataType.RECOVERY_COMPLETION} == BLOCKING_TYPES
     assert {DataType.PRIORITIZED_EVENT_BUFFER} == PRIORITY_TYPES
     assert {DataType.TIMEOUTABLE_ALIGNED_CHECKPOINT_BARRIER} == ANNOUNCED_TYPES
-    assert [int(data_type) for data_type in DataType] == list(range(1, 9))
+    assert [int(data_type) for data_type in DataType] == list(range(1, 7))
 
 
 ALL_OPTIONS = st.builds(CheckpointOptions, st.sampled_from(Alignment), st.sampled_from([None, 0.0, 0.5]))
