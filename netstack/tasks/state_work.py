@@ -39,6 +39,7 @@ from ..state.snapshots import StateHandle, StoredFile
 from ..state.subtask_state import SubtaskState
 from ..state.table_backend import Accesses, TableStateBackend
 from .subtask import Subtask
+from .subtask_environment import Environment
 from .task_checkpoints import storing_s
 
 
@@ -118,9 +119,13 @@ class Materializer:
         self._subtask = subtask
         self._parallelism = parallelism
         self._backend = backend
-        self._environment = subtask.environment
         self._interval_s = subtask.environment.config.materialize_interval_s
         self._failures = 0
+
+    @property
+    def _environment(self) -> Environment:
+        """The environment of the subtask, which changes of the job replace."""
+        return self._subtask.environment
 
     def start(self) -> None:
         """Start the timer, before the task runs."""

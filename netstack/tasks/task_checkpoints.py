@@ -63,6 +63,7 @@ from ..state.snapshots import (
     SubtaskSnapshot,
 )
 from ..state.subtask_state import StateSnapshot
+from .subtask_environment import Environment
 
 if TYPE_CHECKING:
     from .subtask import Subtask
@@ -136,9 +137,13 @@ class TaskCheckpoints:
         self._gate_numbers: dict[object, int] = {}
         self._first_channels: dict[object, int] = {}  # number of the first channel of each gate
         self._task = task
-        self._environment = task.environment
         self._running: dict[int, RunningCheckpoint] = {}
         self._aborted: set[int] = set()
+
+    @property
+    def _environment(self) -> Environment:
+        """The environment of the task, which changes of the job replace."""
+        return self._task.environment
 
     # Barriers at the inputs
 

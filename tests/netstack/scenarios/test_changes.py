@@ -4,11 +4,14 @@ import dataclasses
 import json
 import tomllib
 from itertools import pairwise
+from math import inf
 from typing import Any
 
 import pytest
 
 from netstack import (
+    OPTIONS,
+    Job,
     Result,
     Scenario,
     ScenarioError,
@@ -18,6 +21,10 @@ from netstack import (
     scenario_document,
     scenario_toml,
 )
+from netstack.exchange.selectors import RoundRobin
+from netstack.scenarios.changes import CHANGEABLE, rendered
+from netstack.tasks.operator_subtask import OperatorSubtask
+from tests.netstack.whole_jobs import run as run_job
 
 DEBLOAT = "taskmanager.network.memory.buffer-debloat"
 CHECKPOINTS = "execution.checkpointing"
@@ -197,6 +204,123 @@ def test_a_change_at_the_beginning_is_as_if_the_scenario_said_so() -> None:
     )
     changed = run({"at": "0 s", "vertex": "sink", "service": "1 ms"})
     assert emulate(dataclasses.replace(said, vertices=vertices)).series == changed.series
+
+
+OTHERS: dict[str, Any] = {
+    "debloat_enabled": True,
+    "debloat_target_s": 0.1,
+    "debloat_samples": 3,
+    "debloat_threshold_percent": 60,
+    "debloat_policy": "longest-when-unblocked",
+    "unaligned_enabled": True,
+    "aligned_checkpoint_timeout_s": 0.4,
+    "adaptive_partitioner_enabled": True,
+    "checkpoint_interval_s": 0.2,
+    "checkpoint_min_pause_s": 0.8,
+    "checkpoint_timeout_s": 0.01,
+}
+"""Another value of each option that may change, than that of the job below."""
+
+
+def back_pressured(field: str, at_s: float | None = None) -> dict[str, Any]:
+    """A job of two regions in which each option matters; the option `field` is another from `at_s` on.
+
+    None: it is another as a whole. Infinite: it never changes.
+    """
+    flink = {
+        f"{DEBLOAT}.enabled": field != "debloat_enabled",
+        f"{CHECKPOINTS}.unaligned.enabled": field != "unaligned_enabled",
+        f"{CHECKPOINTS}.tolerable-failed-checkpoints": 1000,
+        f"{CHECKPOINTS}.interval": "500 ms",
+    }
+    job = document(**flink) | {"duration": "4 s"}
+    job["vertices"][0]["source"] |= {"record_bytes": 2000, "rate": [1200]}
+    job["vertices"][2] |= {"service": "1 ms", "service_skew": [1, 2]}
+    job["vertices"] += [
+        {"name": "other source", "source": {"record_bytes": 200, "rate": 100}},
+        {"name": "other sink", "parallelism": 2},
+    ]
+    job["edges"].append({"from": "other source", "to": "other sink", "ship": "rebalance"})
+    value = rendered(field, OTHERS[field])
+    change = {"flink": {OPTIONS[field].name: value}} if field in OPTIONS else {"policy": value}
+    if at_s is None:
+        job["flink"] |= change.get("flink", {})
+        job |= {name: value for name, value in change.items() if name != "flink"}
+    elif at_s < inf:
+        job["changes"] = [{"at": f"{at_s} s"} | change]
+    return job
+
+
+def figures(result: Result, until_s: float = inf) -> tuple[list[object], list[object]]:
+    """Return the checkpoints that ended by a time, and the records read up to it."""
+    ended = [each for each in result.checkpoints if each.t + (each.duration_ms or 0.0) / 1e3 < until_s]
+    count = sum(t < until_s for t in result.series[0].t)
+    return list(ended), [[row[:count] for row in each.numRecordsIn] for each in result.series]
+
+
+def obeyed(job: Job) -> dict[str, object]:
+    """Return what the running tasks and the coordinator obey of the options that may change."""
+    attempt, coordinator = job.attempt, job.coordinator
+    assert attempt is not None
+    debloaters = [gate.debloater for gate in attempt.builder.gates]
+    selectors = [output.selector for task in attempt.present for output in task.outputs]
+    readers = [task for task in attempt.present if isinstance(task, OperatorSubtask)]
+    configs = {task.environment.config for task in attempt.present}
+    (config,) = configs | {task.checkpoints._environment.config for task in attempt.present}
+    return {
+        "config": {name: getattr(config, name) for name in CHANGEABLE},
+        "policies": [
+            each and (type(each), dataclasses.replace(each.settings, starting_size=0)) for each in debloaters
+        ],
+        "selection": [each.adaptive for each in selectors if isinstance(each, RoundRobin)],
+        "handlers": [type(task.checkpoints.handler) for task in readers],
+        "barriers": coordinator._options,
+        "timeout": coordinator._config.checkpoint_timeout_s,
+        "scheduler": (coordinator._scheduler._interval, coordinator._scheduler._decider.min_pause_s),
+    }
+
+
+def obeyed_at(document: dict[str, Any], *times: float) -> list[dict[str, object]]:
+    """Return what is obeyed at some times of a job."""
+    found: list[dict[str, object]] = []
+    run_job(read_scenario(document), looks=[(at_s, lambda job: found.append(obeyed(job))) for at_s in times])
+    return found
+
+
+def test_each_option_that_may_change_has_another_value_here() -> None:
+    assert set(OTHERS) == set(CHANGEABLE)
+
+
+@pytest.mark.parametrize(
+    "killed", [None, ("map", "600 ms"), ("map", "1.2 s"), ("other sink", "1.2 s")], ids=str
+)
+@pytest.mark.parametrize("field", CHANGEABLE)
+def test_each_option_that_may_change_reaches_running_tasks(
+    field: str, killed: tuple[str, str] | None
+) -> None:
+    """And those that are down then, or restart later. They obey it as if it had been given at first."""
+    changed, given = back_pressured(field, 1.0), back_pressured(field) | {"duration": "600 ms"}
+    if killed is not None:
+        vertex, at = killed
+        changed["faults"] = [{"kind": "kill_subtask", "vertex": vertex, "subtask": 0, "at": at}]
+    before, after = obeyed_at(changed, 0.5, 3.5)
+    assert [after] == obeyed_at(given, 0.5)
+    assert before["config"][field] != after["config"][field] == OTHERS[field]  # type: ignore[index]
+    assert {name for name in before if before[name] != after[name]} > {"config"}, "who obeys it is looked at"
+
+
+@pytest.mark.parametrize("field", CHANGEABLE)
+def test_each_option_that_may_change_has_its_effect_from_then_on(field: str) -> None:
+    unchanged, changed = (emulate(read_scenario(back_pressured(field, at_s))) for at_s in (inf, 1.5))
+    assert figures(unchanged, 1.5) == figures(changed, 1.5)
+    assert figures(unchanged) != figures(changed)
+
+
+@pytest.mark.parametrize("field", sorted({*CHANGEABLE} - {"debloat_enabled", "checkpoint_interval_s"}))
+def test_an_option_that_changes_at_the_beginning_is_as_if_it_were_given(field: str) -> None:
+    """But for the options whose first times are drawn before the change."""
+    changed, given = (emulate(read_scenario(back_pressured(field, at_s))) for at_s in (0.0, None))
+    assert (changed.checkpoints, changed.series) == (given.checkpoints, given.series)
 
 
 def test_changes_are_written_and_read_back() -> None:
