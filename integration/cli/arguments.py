@@ -188,17 +188,17 @@ def usage_error(command: str, problem: str) -> UsageError:
 
 
 MOST = 100_000
-"""Maximum number of seeds, runs or partitions."""
+"""Maximum number of seeds or runs."""
 
 
-def require_some(command: str, option: str, number: int) -> None:
-    """Reject a number below 1, or of more than `MOST`.
+def require_some(command: str, option: str, number: int, most: int = MOST) -> None:
+    """Reject a number of runs below 1, or of more than `most`.
 
     Raises:
         UsageError: the number is out of range; the message names the command and the option.
     """
-    if not 1 <= number <= MOST:
-        bound = "at least 1" if number < 1 else f"at most {MOST:,}"
+    if not 1 <= number <= most:
+        bound = "at least 1" if number < 1 else f"at most {most:,}"
         raise usage_error(command, f"{option} is {number}; it must be {bound}")
 
 

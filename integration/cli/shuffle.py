@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -130,7 +131,9 @@ def shuffle(
         format: Format of the input, if the file names do not show it.
         json: Print the counts of each task as one JSON document.
     """
-    require_some("shuffle", "--partitions", partitions)
+    require_some(
+        "shuffle", "--partitions", partitions, most=sys.maxsize
+    )  # the shuffle has a maximum of its own
     require("pandas", "netstack shuffle")
     require_path(input)
     require_new_path(output)

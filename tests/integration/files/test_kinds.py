@@ -198,7 +198,7 @@ def test_a_number_without_a_unit_is_said_as_flink_reads_it(
     [
         (
             "tune {} --target 100",
-            """target: '100' has no unit; it must be a time such as "100 ms" or "100 s\"""",
+            """netstack tune: --target: '100' has no unit; it must be a time such as "100 ms" or "100 s\"""",
         ),
         ("tune {} --max-checkpoint 2", "netstack tune: --max-checkpoint: '2' has no unit; it must be a time"),
         (

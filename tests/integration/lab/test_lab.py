@@ -268,7 +268,7 @@ def test_the_pace_is_that_of_the_clock(lab: Lab) -> None:
         (Change("a", "service", "1 ms", "snik"), "'snik' is unknown; did you mean 'sink'"),
         (Change("a", "taskmanager.memory.segment-size", "16 kb"), "cannot change while a job runs"),
         (Change("a", "speed", "1"), "speed is not among the fields of this page"),
-        (Change("a", "policy", "os:path"), "^Debloating policy: 'os:path' is not in the list; it must be fl"),
+        (Change("a", "policy", "os:path"), "^Debloating policy: 'os:path' is not in the list; it must be "),
         (Change("a", "rate", "1, x", "source"), "^Rate of source: .* must be records per second, or 0"),
         (Change("a", "rate", "1e10", "source"), "^Rate: is .*; a rate must be from 0 .* to 1e.09"),
         (Change("a", "service_skew", "1, 4", "sink"), "^Skew of the subtasks of sink: .* such as 1:1:1:4"),
