@@ -13,6 +13,7 @@ channel can then be restoring and persisting: the restored data in front of the 
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -54,7 +55,7 @@ _END_OF_STATE = EventBuffer(encode_event(EndOfInputChannelState()), data_type_of
 """Event queued behind the recovered data of each channel."""
 
 
-class InputChannel:
+class InputChannel(ABC):
     """One channel of a gate (Flink's InputChannel).
 
     `queued`: whether the channel is in the gate's queue; `urgent`: whether it is in the priority part of this
@@ -125,13 +126,13 @@ class InputChannel:
         """Whether all buffers have been returned; False for a channel without buffers of its own."""
         return False
 
+    @abstractmethod
     def request(self, subpartition: int) -> None:
         """Request the subpartition from the producer."""
-        raise NotImplementedError
 
+    @abstractmethod
     def poll(self) -> tuple[Item | None, bool]:
         """Return the next item, or None, and whether another item can be polled after it."""
-        raise NotImplementedError
 
     def fail(self, error: Exception) -> None:
         """Raise `error` at the next poll."""
@@ -139,49 +140,49 @@ class InputChannel:
         self.gate.data_arrived(self)
 
     @property
+    @abstractmethod
     def has_priority(self) -> bool:
         """Whether the next item is a priority event."""
-        raise NotImplementedError
 
+    @abstractmethod
     def resume(self) -> None:
         """Let the producer send again after a barrier."""
-        raise NotImplementedError
 
+    @abstractmethod
     def prioritize(self, sequence_number: int) -> None:
         """Move the announced barrier with this sequence number ahead of the queued data."""
-        raise NotImplementedError
 
+    @abstractmethod
     def announce_buffer_size(self, size: int) -> None:
         """Request buffers of at most `size` bytes from the producer from now on."""
-        raise NotImplementedError
 
+    @abstractmethod
     def acknowledge_all_records(self) -> None:
         """Inform the producer that its last record has been processed."""
-        raise NotImplementedError
 
     @property
+    @abstractmethod
     def queue_length(self) -> int:
         """Number of queued buffers and events."""
-        raise NotImplementedError
 
     @property
+    @abstractmethod
     def queued_bytes(self) -> int:
         """Number of queued bytes."""
-        raise NotImplementedError
 
     @property
+    @abstractmethod
     def buffers_in_use(self) -> int:
         """Number of buffers queued here or at the producer, as debloating counts them."""
-        raise NotImplementedError
 
     @property
+    @abstractmethod
     def blocked(self) -> bool:
         """Whether a blocking barrier has arrived, so that the producer sends nothing until it is resumed."""
-        raise NotImplementedError
 
+    @abstractmethod
     def release(self) -> None:
         """Return all buffers."""
-        raise NotImplementedError
 
     def restore(self, data: bytes, *, marks_end: bool = True) -> None:
         """Queue in-flight data of a checkpoint, before the partition is requested.
@@ -197,16 +198,17 @@ class InputChannel:
         elif data:
             self.gate.data_arrived(self)
 
+    @abstractmethod
     def _queue_recovered(self, item: RecoveredBuffer | EventBuffer) -> None:
-        raise NotImplementedError
+        """Queue an item of in-flight data that was stored in a checkpoint."""
 
+    @abstractmethod
     def start_persisting(self, checkpoint_id: int) -> list[Content]:
         """Begin to persist data for a checkpoint; returns copies of the in-flight data queued here, in order.
 
         Data that arrives later is passed to `persist` until the barrier arrives. The result is empty if the
         checkpoint is over, or if a barrier of a newer checkpoint has arrived.
         """
-        raise NotImplementedError
 
     def stop_persisting(self, checkpoint_id: int) -> None:
         """Stop persisting data for a checkpoint, which is complete or aborted."""
