@@ -1,6 +1,6 @@
 #!/bin/sh
-# Runs the core's tests, the references and the stored digests with the core compiled, in a copy of this checkout, which stays
-# plain. Where nothing can be compiled it says so in a line, and that is all.
+# Runs the core's tests, the references and some stored digests with the core compiled, in a copy of this checkout,
+# which stays plain. Where nothing can be compiled it says so in a line, and that is all.
 set -eu
 cd "$(dirname "$0")/.."
 
@@ -19,4 +19,5 @@ if ! "$python" setup.py --quiet build_ext --inplace --parallel 2 >compiling.log 
 fi
 echo "netstack: the tests of the core, compiled:"
 NETSTACK_TESTED=compiled "$python" -m pytest --numprocesses=auto --maxprocesses=4 --dist=loadfile \
-    --no-loadscope-reorder tests/flowcontrol tests/buffers tests/netstack tests/integration/comparison/test_fidelity.py tests/test_digests.py
+    --no-loadscope-reorder tests/flowcontrol tests/buffers tests/netstack tests/test_digests.py \
+    tests/integration/comparison/test_fidelity.py
