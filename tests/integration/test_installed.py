@@ -14,8 +14,6 @@ from pathlib import Path
 
 import pytest
 
-from flowcontrol import POLICIES
-from integration.cli.app import main
 from integration.cli.schema import SCHEMA_FILE, schema_file
 from integration.files.shipped import example, shipped
 from tests.integration.clusters import ROOT, bare_python
@@ -170,11 +168,3 @@ def test_a_file_that_is_not_installed_is_named() -> None:
     with pytest.raises(FileNotFoundError, match=r"^share/none: is not installed here"):
         shipped("share/none")
     assert example("none.toml") == "docs/examples/none.toml"
-
-
-def test_the_help_of_run_names_all_policies(capsys: pytest.CaptureFixture[str]) -> None:
-    main(["run", "--help"])
-    words = capsys.readouterr().out.replace("│", " ").split()
-    built_in = [name for name, policy in POLICIES.items() if policy.__module__.startswith("flowcontrol.")]
-    assert built_in != []
-    assert [name for name in built_in if name not in {word.rstrip(",") for word in words}] == []

@@ -165,14 +165,13 @@ start, SparkContext.__init__ = SparkContext.__init__, interrupted_context
 @pytest.mark.spark
 @pytest.mark.parametrize("name", STATUS)
 @pytest.mark.long
-def test_an_interrupt_while_spark_starts_is_quiet_and_leaves_nothing(tmp_path: Path, name: str) -> None:
+def test_an_interrupt_while_spark_starts_is_quiet(tmp_path: Path, name: str) -> None:
     done = subprocess.run(  # until Java, which inherits the pipe of stdout, has ended too
         [sys.executable, "-c", AS_THE_CONTEXT_STARTS, "local[1]", name],
         env={**os.environ, "PYTHONPATH": str(ROOT), "TMPDIR": str(tmp_path)},
         capture_output=True,
     )
     assert (done.returncode, done.stdout, done.stderr) == (STATUS[name], b"", b"")
-    assert list(tmp_path.iterdir()) == []
 
 
 WORKERS = """
