@@ -116,7 +116,7 @@ class TransferError(Exception):
     Attributes:
         note: The cause and a remedy.
         transient: Whether a retry may succeed, because the connection failed or broke.
-        answers: Whether the note tells of an answer, and not of a server that cannot be reached.
+        answers: Whether the note describes an answer of the server; False: the server cannot be reached.
     """
 
     def __init__(self, note: Note, *, transient: bool = False, answers: bool = False) -> None:

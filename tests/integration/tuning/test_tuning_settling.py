@@ -1,4 +1,4 @@
-"""When the run of a point ends: by recordings that are made up, and by whole jobs."""
+"""The end of the run of a point, by recordings that are made up and by whole jobs."""
 
 from __future__ import annotations
 

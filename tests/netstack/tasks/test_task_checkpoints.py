@@ -1,4 +1,4 @@
-"""The checkpoints of one task, whose outputs nobody reads."""
+"""The checkpoints of one task whose outputs no other task reads."""
 
 from __future__ import annotations
 
