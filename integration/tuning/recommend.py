@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from math import sqrt
-from statistics import fmean, stdev
+from math import inf
+from statistics import fmean
 from typing import TYPE_CHECKING, Literal
 
 import msgspec
@@ -34,7 +34,7 @@ from .choice import (
     is_same,
     is_same_time,
 )
-from .confidence import Estimate, estimate, is_surely_positive
+from .confidence import Estimate, estimate, is_surely_positive, standard_error
 from .measures import Measures
 from .settings import NOW, SETTING, Mechanism, Setting, is_large
 from .settling import SETTLED_CHECKPOINTS
@@ -166,6 +166,9 @@ PRICES = {
 OWN = (None, FLINK)
 """Policies that the recommendation may choose: the job's own (None), and Flink's."""
 
+SINGLE_SHARE = 0.05
+"""Share of a figure, beyond what counts as equal, that a combination must gain with a single seed."""
+
 
 @dataclass(slots=True)
 class Race:
@@ -280,20 +283,8 @@ class Race:
                 return left
             left.remove(chosen)
             simpler = self.choose([each for each in outcomes if each.name != chosen.name]).chosen
-            if simpler is None or self._is_surely_better(chosen.name, simpler):
+            if simpler is None or self.shown_gain(chosen.name, simpler, SINGLE_SHARE):
                 return [*left, chosen]
-
-    def _is_surely_better(self, name: str, other: str) -> bool:
-        """Return whether a setting is better than another one in a figure by more than its uncertainty.
-
-        The uncertainty is that of the mean difference between runs with the same seeds.
-        """
-        one, two = self.finished(name), self.finished(other)
-        pairs = [(one[seed], two[seed]) for seed in sorted({*one} & {*two})]
-        return any(
-            is_surely_positive([gain(better, worse) for better, worse in pairs])
-            for gain in (_gain_of_checkpoints, _gain_of_delay, _gain_of_throughput)
-        )
 
     def finalists(self, policies: Collection[str | None] = OWN) -> list[Setting]:
         """Return the settings of some policies that ran with every seed. None is the job's own policy.
@@ -329,7 +320,7 @@ class Race:
         shares = known(self.shares(runs))
         times = known(run.end_to_end_ms for run in runs.values())
         allowed_ms = max(SAME_MS, SAME_SHARE * fmean(times)) if times else 0.0
-        precise = _standard_error(shares) <= SAME_THROUGHPUT and _standard_error(times) <= allowed_ms
+        precise = _is_close(shares, SAME_THROUGHPUT) and _is_close(times, allowed_ms)
         return len(self.seeds_of(NOW)) > 1 and precise and not self.undecided() and not self.unclear()
 
     def rivals(self) -> dict[str, str | None]:
@@ -369,49 +360,35 @@ class Race:
         )
         return estimate((a - b for a, b in pairs if a is not None and b is not None), 4)
 
-    def shown_gain(self, name: str, other: str) -> str | None:
+    def shown_gain(self, name: str, other: str, single_share: float = inf) -> str | None:
         """Return the first figure in which a setting is better than another one; None: no difference shows.
 
-        The interval of the `difference` must exclude 0, so a single seed shows nothing.
+        The mean `difference` must be more than what counts as equal, and its interval must exclude 0. A
+        single seed has no interval: its difference must be more by `single_share` of the figure.
         """
-        for figure, sign in (("end_to_end_ms", -1), ("record_delay_ms", -1), ("throughput_per_s", 1)):
-            found = self.difference(name, other, figure)
-            if found is None or found.low is None or found.high is None:
+        for figure in ("end_to_end_ms", "record_delay_ms"):
+            runs = self.finished(other).values()
+            before_ms = mean_of_known(getattr(run, figure) for run in runs)
+            if before_ms is None:
                 continue
-            least = SAME_THROUGHPUT if figure == "throughput_per_s" else 0.0
-            if sign * found.mean > least and min(sign * found.low, sign * found.high) > 0:
+            equal_ms = max(SAME_SHARE * before_ms, SAME_MS)
+            gained = self.difference(other, name, figure)
+            if is_surely_positive(gained, equal_ms, equal_ms + single_share * before_ms):
                 return figure
-        return None
+        throughput = "throughput_per_s"
+        gained = self.difference(name, other, throughput)
+        shown = is_surely_positive(gained, SAME_THROUGHPUT, SAME_THROUGHPUT + single_share)
+        return throughput if shown else None
 
     def loses_throughput(self, name: str, other: str) -> bool:
         """Return whether a setting has a lower throughput than another one, by more than chance."""
-        found = self.difference(name, other, "throughput_per_s")
-        return found is not None and found.mean < -SAME_THROUGHPUT and found.greatest < 0
+        lost = self.difference(other, name, "throughput_per_s")
+        return is_surely_positive(lost, SAME_THROUGHPUT, single=SAME_THROUGHPUT)
 
 
-def _standard_error(values: Sequence[float]) -> float:
-    return stdev(values) / sqrt(len(values)) if len(values) > 1 else 0.0
-
-
-def _gain_of_checkpoints(better: Measures, worse: Measures) -> float | None:
-    return _shortening(better.end_to_end_ms, worse.end_to_end_ms)
-
-
-def _gain_of_delay(better: Measures, worse: Measures) -> float | None:
-    return _shortening(better.record_delay_ms, worse.record_delay_ms)
-
-
-def _gain_of_throughput(better: Measures, worse: Measures) -> float | None:
-    """Return the gain of throughput as a share, less `SAME_THROUGHPUT`."""
-    share = quotient(better.throughput_per_s, worse.throughput_per_s)
-    return None if share is None else share - 1 - SAME_THROUGHPUT
-
-
-def _shortening(after_ms: float | None, before_ms: float | None) -> float | None:
-    """Return the share by which a time is shorter, less what counts as equal; None: a time is unknown."""
-    if after_ms is None or not before_ms:
-        return None
-    return (before_ms - after_ms) / before_ms - max(SAME_SHARE, SAME_MS / before_ms)
+def _is_close(values: Sequence[float], error: float) -> bool:
+    """Return whether the standard error of values is at most `error`; True for fewer than two values."""
+    return len(values) < 2 or standard_error(values) <= error
 
 
 def recommend(race: Race) -> Recommendation:

@@ -22,7 +22,6 @@ little low. Once times have settled, this error is smaller than their uncertaint
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import sqrt
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,10 +29,11 @@ from numpy.typing import NDArray
 from netstack import GeneratorSpec, Recorder, Scenario
 
 from ..sizing.emulated_check import periods_s
+from .confidence import LEAST_PRECISE, is_precise
 
 LEAST_CHECKPOINTS = 10
 """Minimum number of completed checkpoints in a window. Fewer suffice once their times have settled."""
-SETTLED_CHECKPOINTS = 5
+SETTLED_CHECKPOINTS = LEAST_PRECISE
 """Minimum number of completed checkpoints for their times to count as settled."""
 SETTLED_TIME, SETTLED_RATE = 0.05, 0.02
 """A mean time, or a mean throughput, has settled if its relative error is at most this."""
@@ -48,8 +48,6 @@ _LEAST_WINDOW_S = 20.0
 """Minimum length of a window, in seconds. A shorter one has too few samples for a rate or a delay."""
 _LEAST_PERIODS = 5
 """Minimum number of periods of a repeating load, such as the firings of a window, in a measured window."""
-_QUANTILES = {SETTLED_CHECKPOINTS: 2.776, 6: 2.571, 8: 2.365, _BATCHES: 2.262, 15: 2.145, 20: 2.093}
-"""Quantiles of Student's t for a confidence of 95 %, by minimum number of values."""
 
 
 class EndOnceSettled:
@@ -131,11 +129,9 @@ def is_settled(values: NDArray[np.float64], share: float) -> bool:
     if not mean > 0.0:
         return False
     allowed = share * mean
-    quantile = min(each for least, each in _QUANTILES.items() if least <= len(values))
-    reach = quantile * float(values.std(ddof=1)) / sqrt(len(values))
     half = len(values) // 2
     drift = abs(float(values[:half].mean() - values[-half:].mean()))
-    return reach <= allowed and drift <= allowed
+    return is_precise(values, allowed) and drift <= allowed
 
 
 def _is_steady(scenario: Scenario) -> bool:

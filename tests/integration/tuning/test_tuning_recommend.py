@@ -169,6 +169,52 @@ def test_a_second_mechanism_must_gain_more_than_its_uncertainty(spread: float, c
     assert found.chosen == ("target 200 ms, unaligned" if combined else "target 200 ms")
 
 
+def race_of(figures: Figures, seeds: int) -> Race:
+    """A race of the present setting and the target 200 ms, both run with so many seeds."""
+    race = Race(SCENARIO, recommendation().constraints, {})
+    for name in (NOW, "target 200 ms"):
+        race.runs[name] = {seed: figures(name, seed) for seed in range(1, seeds + 1)}
+    return race
+
+
+@pytest.mark.parametrize(
+    ("time_ms", "spread", "shown"),
+    [
+        (940.0, 0.001, True),
+        (960.0, 0.001, False),
+        (700.0, 0.1, True),
+        (700.0, 0.5, False),
+        (1300.0, 0.0, False),
+    ],
+)
+def test_a_gain_must_exceed_what_counts_as_equal_and_its_uncertainty(
+    time_ms: float, spread: float, shown: bool
+) -> None:
+    """The present setting takes 1000 ms with each of four seeds; 50 ms count as equal."""
+
+    def figures(name: str, seed: int) -> Measures:
+        return measures(1000.0 if name == NOW else time_ms * (1 + spread * (-1) ** seed))
+
+    gained = race_of(figures, 4).shown_gain("target 200 ms", NOW)
+    assert gained == ("end_to_end_ms" if shown else None)
+
+
+def test_only_a_clear_difference_counts_with_a_single_seed() -> None:
+    for time_ms, shown in ((890.0, True), (910.0, False)):  # 5 % count as equal, and 5 % more are required
+        race = race_of(lambda name, seed, time_ms=time_ms: measures(1000.0 if name == NOW else time_ms), 1)
+        assert (race.shown_gain("target 200 ms", NOW, 0.05) is not None) is shown
+        assert race.shown_gain("target 200 ms", NOW) is None
+    rates = race_of(lambda name, seed: measures(1000.0, 400.0 if name == NOW else 390.0), 1)
+    assert rates.loses_throughput("target 200 ms", NOW)
+    assert not rates.loses_throughput(NOW, "target 200 ms")
+
+
+def test_a_gain_of_throughput_alone_is_shown() -> None:
+    race = race_of(lambda name, seed: measures(None, 400.0 if name == NOW else 410.0), 3)
+    assert race.shown_gain("target 200 ms", NOW) == "throughput_per_s"
+    assert race.shown_gain(NOW, "target 200 ms") is None
+
+
 def test_the_verdict_names_the_phase_with_the_slowest_checkpoints() -> None:
     def with_peak(name: str, seed: int) -> Measures:
         slow_ms = 9000.0 if name == NOW else 800.0
