@@ -70,6 +70,11 @@ def counted(count: int, what: str) -> str:
     return f"{count} {what}{'' if count == 1 else 's'}"
 
 
+def is_or_are(count: int) -> str:
+    """Return the verb of a count."""
+    return "is" if count == 1 else "are"
+
+
 def digits(value: float) -> str:
     """Return a number with three digits, or more if there are more before the decimal point."""
     if value >= 100:

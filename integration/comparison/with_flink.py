@@ -27,6 +27,7 @@ from netstack import CheckpointStatus, Result, Viewed
 
 from ..errors import FileError, UsageError
 from ..figures.optional_figures import known, lowest, middle, total
+from ..number_text import counted, is_or_are
 
 Run = Mapping[str, Any]
 Block = Mapping[str, Any]
@@ -180,9 +181,10 @@ class Comparison(msgspec.Struct, Viewed, frozen=True, kw_only=True):
 
     def __repr__(self) -> str:
         """Return the number of quantities inside their tolerance, in one line."""
-        inside = f"{sum(row.ok for row in self.rows)} of {len(self.rows)} numbers are inside the tolerance"
+        inside = sum(row.ok for row in self.rows)
+        numbers = f"{inside} of {counted(len(self.rows), 'number')} {is_or_are(inside)}"
         sides = f"{readable(self.scenario)} with {self.other_side}"
-        return f"<Comparison of {sides}, {len(self.seeds)} seeds: {inside}>"
+        return f"<Comparison of {sides}, {counted(len(self.seeds), 'seed')}: {numbers} inside the tolerance>"
 
 
 def compare(results: Sequence[Result], reference: dict[str, Any]) -> Comparison:

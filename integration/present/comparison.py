@@ -14,7 +14,7 @@ from rich.text import Text
 from ..comparison.differences import FigureDifference, ResultDifferences
 from ..comparison.with_flink import END_TO_END, THROUGHPUT, TOO_SMALL, Comparison, Row, Spread
 from ..figures.window_figures import QUANTITIES
-from ..number_text import NOTHING, counted, figure, ratio, size, size_in, size_unit
+from ..number_text import NOTHING, counted, figure, is_or_are, ratio, size, size_in, size_unit
 from .console import WIDTH
 from .table_style import BEFORE, BOTH, TIGHT, figures
 
@@ -131,15 +131,18 @@ def verdict(comparisons: Sequence[Comparison]) -> str:
     rows = [row for comparison in comparisons for row in comparison.rows]
     judged = [row for row in rows if row.why != TOO_SMALL]
     outside, small = sum(not row.ok for row in judged), len(rows) - len(judged)
-    apart = (
-        f" {counted(small, 'further number')} {'is' if small == 1 else 'are'} too small to judge."
-        if small
-        else ""
-    )
+    apart = ""
+    if small:
+        apart = f" {counted(small, 'further number')} {is_or_are(small)} too small to judge."
     scenarios = counted(len(comparisons), "scenario")
-    if not outside:
-        return f"All {len(judged)} numbers of {scenarios} are inside the tolerance.{apart}"
-    return f"{outside} of {len(judged)} numbers of {scenarios} are outside the tolerance.{apart}"
+    if not judged:
+        return f"No number of {scenarios} was judged.{apart}"
+    if outside:
+        numbers = f"{outside} of {counted(len(judged), 'number')} of {scenarios}"
+        return f"{numbers} {is_or_are(outside)} outside the tolerance.{apart}"
+    if len(judged) == 1:
+        return f"1 number of {scenarios} is inside the tolerance.{apart}"
+    return f"All {len(judged)} numbers of {scenarios} are inside the tolerance.{apart}"
 
 
 def trust(comparison: Comparison) -> str:

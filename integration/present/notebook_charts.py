@@ -9,6 +9,7 @@ import altair as alt
 from netstack import VertexSteady
 
 from ..comparison.with_flink import Comparison
+from ..number_text import counted, is_or_are
 from .chart_style import ALARM, MAX_SUBTASKS, NEUTRAL, PALETTE, Chart, Row, tip
 
 _WIDTH = 420
@@ -46,10 +47,11 @@ def ratios(comparison: Comparison) -> Chart | None:
     )  # fmt: skip
     even = alt.Chart().mark_rule(strokeDash=[4, 4], color=NEUTRAL).encode(x=alt.datum(1))
     inside = sum(row.ok for row in comparison.rows)
+    numbers = f"{inside} of {counted(len(comparison.rows), 'number')}"
     layered = alt.layer(even, marks, data=alt.InlineData(values=rows))
     return Chart(
         "ratios",
-        f"{inside} of {len(comparison.rows)} numbers are inside the tolerance",
+        f"{numbers} {is_or_are(inside)} inside the tolerance",
         f"Medians; 1 is equal to {comparison.other_side}. Numbers without a ratio are in the table only.",
         layered.properties(width=_WIDTH, height=_ROW_HEIGHT * len(set(names))).to_dict(),
     )

@@ -298,7 +298,7 @@ def test_the_table_fits_80_columns_and_says_how_it_went(comparisons):
     assert max(map(len, lines)) <= 80
     assert any("throughput" in line and "1502 (1501-1502)" in line and "OUTSIDE" in line for line in lines)
     assert any(line.startswith("job ") and "seeds 1, 2" in line for line in lines)
-    assert lines[-1] == "1 of 10 numbers of 2 scenarios are outside the tolerance."
+    assert lines[-1] == "1 of 10 numbers of 2 scenarios is outside the tolerance."
 
 
 def test_a_result_of_the_emulator_is_not_called_flinks():
@@ -317,7 +317,7 @@ def test_a_result_of_the_emulator_is_not_called_flinks():
         assert its in text.replace("\n", " ")
         assert ("Flink" in text) is (other == "Flink")
         assert ("Flink" in comparison_markdown([compared])) is (other == "Flink")
-        assert f"with {other}, 1 seeds" in repr(compared)
+        assert f"with {other}, 1 seed:" in repr(compared)
 
 
 def test_the_markdown_is_one_table_with_a_row_for_each_number(comparisons):
@@ -331,8 +331,21 @@ def test_the_markdown_is_one_table_with_a_row_for_each_number(comparisons):
     )
 
 
-def test_the_verdict_counts(comparisons):
-    assert verdict(comparisons[:1]) == "All 5 numbers of 1 scenario are inside the tolerance."
+@pytest.mark.parametrize(
+    ("verdicts", "text"),
+    [
+        ([True], "1 number of 1 scenario is inside the tolerance."),
+        ([True, True], "All 2 numbers of 1 scenario are inside the tolerance."),
+        ([False], "1 of 1 number of 1 scenario is outside the tolerance."),
+        ([True, False], "1 of 2 numbers of 1 scenario is outside the tolerance."),
+        ([False, False, True], "2 of 3 numbers of 1 scenario are outside the tolerance."),
+        ([], "No number of 1 scenario was judged."),
+    ],
+)
+def test_the_verdict_agrees_with_its_counts(verdicts: list[bool], text: str) -> None:
+    row = rows([run(start_delay=FLINK[START_DELAY])], reference())[START_DELAY]
+    numbers = [msgspec.structs.replace(row, ok=ok, why="tolerance" if ok else "outside") for ok in verdicts]
+    assert verdict([Comparison(scenario="x", seeds=[1], rows=numbers)]) == text
 
 
 @pytest.mark.parametrize(
@@ -365,7 +378,7 @@ def test_a_number_inside_an_allowance_of_more_than_half_of_it_is_too_small_to_ju
 
     time = msgspec.structs.replace(half, quantity=END_TO_END)
     assert said(without_proof(small), time) == (
-        "All 1 numbers of 1 scenario are inside the tolerance. 1 further number is too small to judge.",
+        "1 number of 1 scenario is inside the tolerance. 1 further number is too small to judge.",
         "Checkpoint times and throughput, which tune compares, are inside: its figures can be trusted.",
     )
     assert said(msgspec.structs.replace(time, ok=False, why="outside"))[1].startswith(

@@ -70,7 +70,7 @@ def each() -> list[Viewed]:
 
 def test_a_repr_is_one_short_line() -> None:
     assert [repr(shown) for shown in each()] == [
-        "<Comparison of 2x2 with Flink, 2 seeds: 1 of 3 numbers are inside the tolerance>",
+        "<Comparison of 2x2 with Flink, 2 seeds: 1 of 3 numbers is inside the tolerance>",
         f"<Imported {imported().scenario.name} from Flink {imported().measured.flink}: "
         f"{len(imported().scenario.vertices)} vertices, {len(imported().notes)} notes>",
         f"<Recommendation for made-up, now debloating off, 11 settings tried: {recommendation().words[0]}>",
