@@ -150,7 +150,7 @@ class ModelStore:
 
 
 class ModelStores:
-    """Opens them, and keeps them to be looked at."""
+    """Opens stores, and keeps them in `opened` for assertions."""
 
     def __init__(self) -> None:
         self.opened: list[ModelStore] = []

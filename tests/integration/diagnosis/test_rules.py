@@ -785,7 +785,7 @@ NAMED = {
 
 
 def states(line: str, words: tuple[str, ...]) -> bool:
-    """Whether a line gives a number for what some words name."""
+    """Return whether a line gives a number after one of these words."""
     return any(re.search(rf"{re.escape(word)}[^;,]*?\d", line) for word in words)
 
 

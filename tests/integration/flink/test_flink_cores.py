@@ -390,7 +390,7 @@ NO_SAMPLES: dict[str, list[SubtaskSamples]] = {vertex.id: [] for vertex in JOB.v
 
 
 class OneTaskManager:
-    """A cluster of task managers that answer, in turn, what they are told to."""
+    """A cluster whose task managers give the configured answers, in turn."""
 
     name = "made up"
 
@@ -692,7 +692,7 @@ def tasks_of(busy: Sequence[float]) -> list[Task]:
 
 
 def cases(busy: Sequence[float]) -> list[tuple[int, float]]:
-    """Of every set of tasks that may be busy at a time, how many they are and how likely."""
+    """Return, for each set of tasks that may be busy at once, their number and the probability."""
     return [
         (sum(each), prod(share if now else 1 - share for share, now in zip(busy, each, strict=True)))
         for each in product((0, 1), repeat=len(busy))

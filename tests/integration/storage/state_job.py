@@ -117,7 +117,7 @@ def run(scenario: Scenario) -> tuple[CountingStorage, Result]:
 
 
 def fingerprint(seed: int, incremental: bool) -> str:
-    """Of what a short run measures and of the sizes that it stores, without its cost to the machine."""
+    """Return a digest of the result of a short run, without its wall-clock time, and of the stored sizes."""
     storage, result = run(state_job(every_2s(0.5, 6), seed=seed, incremental_checkpoints=incremental))
     document = json.loads(to_json(result)) | {"wall_seconds": 0}
     return f"{storage.sizes()} {hashlib.sha256(json.dumps(document).encode()).hexdigest()}"

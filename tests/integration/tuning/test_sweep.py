@@ -151,7 +151,7 @@ def test_a_point_that_fails_is_a_row_and_is_tried_again(spark: SparkSession, tmp
 
 
 def deadly(key: str, deed: Callable[[], None]) -> Callable[[Any, bool], Any]:
-    """In place of `sweep_function`: what does something else to the worker that gets a point."""
+    """Return a replacement of `sweep_function` that calls `deed` in the worker that gets a point."""
 
     def made(arrivals: Any, on_one_machine: bool) -> Any:
         proper = sweep_function(arrivals, on_one_machine)

@@ -33,7 +33,7 @@ from netstack.exchange.gate import InputGate
 from netstack.exchange.local_channel import LocalInputChannel
 from netstack.exchange.remote_channel import RemoteInputChannel
 from netstack.scenarios.config import CostModel, LinkConditions
-from tests.netstack.exchange.queues import event_item
+from tests.netstack.exchange.queues import Reader, event_item
 
 SEGMENT_BYTES = 64
 END_OF_STATE = encode_event(EndOfInputChannelState())
@@ -43,7 +43,7 @@ def barrier(checkpoint_id: int, alignment: Alignment = Alignment.ALIGNED) -> Che
     return CheckpointBarrier(checkpoint_id, 0.0, CheckpointOptions(alignment))
 
 
-class Pair:
+class Pair(Reader):
     """A subpartition, and a gate with the channel that reads it."""
 
     def __init__(self) -> None:
@@ -65,7 +65,7 @@ class Pair:
         self.persisted.append((checkpoint_id, bytes(data)))
 
     def deliver(self) -> None:
-        """Let everything arrive that is under way, or that may leave now."""
+        """Deliver all messages that are in transit, or that may leave now."""
         self.agenda.run_until(self.agenda.now + 60.0, 10**6)
 
     def add(self, *payloads: bytes) -> None:
@@ -83,7 +83,7 @@ class Pair:
         self.subpartition.add(event_item(barrier(checkpoint_id)))
 
     def overtake(self, checkpoint_id: int) -> list[bytes]:
-        """Let a barrier overtake; returns what it has overtaken at the producer."""
+        """Let a barrier overtake; return the overtaken data at the producer."""
         event = encode_event(barrier(checkpoint_id, Alignment.UNALIGNED))
         overtaken = self.subpartition.overtake(
             EventConsumer(EventBuffer(event, DataType.PRIORITIZED_EVENT_BUFFER))
@@ -92,24 +92,6 @@ class Pair:
 
     def start_persisting(self, checkpoint_id: int) -> list[bytes]:
         return [bytes(data) for data in self.channel.start_persisting(checkpoint_id)]
-
-    def read(self) -> bytes | None:
-        """Read and recycle one item."""
-        polled = self.gate.poll(0.0)
-        if polled is None:
-            return None
-        payload = bytes(polled[1].payload)
-        polled[1].release()
-        return payload
-
-    def read_all(self) -> list[bytes]:
-        """Read until nothing more arrives."""
-        items = []
-        self.deliver()
-        while (item := self.read()) is not None:
-            items.append(item)
-            self.deliver()
-        return items
 
     def close(self) -> None:
         """Release both ends, and expect all memory back."""

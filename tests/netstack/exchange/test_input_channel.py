@@ -53,7 +53,7 @@ from netstack.exchange.connection import ConsumerEnd
 from netstack.exchange.gate import InputGate
 from netstack.exchange.local_channel import LocalInputChannel
 from netstack.exchange.remote_channel import RemoteInputChannel
-from tests.netstack.exchange.queues import event_item
+from tests.netstack.exchange.queues import Reader, event_item
 from tests.vectors import flink_vectors
 
 VECTORS = flink_vectors("credit_receiver_remote_input_channel")
@@ -77,7 +77,7 @@ def aligned(checkpoint_id: int = 1) -> bytes:
 
 
 class Persisted:
-    """Takes down what a channel hands over for checkpoints."""
+    """Records the data that a channel persists for checkpoints."""
 
     def __init__(self, channel: InputChannel) -> None:
         self.channel = channel
@@ -89,29 +89,8 @@ class Persisted:
         self.data.append((checkpoint_id, data))
 
 
-class Reader:
-    """Reads a gate, and recycles what it has read."""
-
-    gate: InputGate
-
-    def read(self) -> bytes | None:
-        """The next item."""
-        polled = self.gate.poll(0.0)
-        if polled is None:
-            return None
-        payload = bytes(polled[1].payload)
-        polled[1].release()
-        return payload
-
-    def read_all(self) -> list[bytes]:
-        payloads = []
-        while (payload := self.read()) is not None:
-            payloads.append(payload)
-        return payloads
-
-
 class FakeConnection:
-    """Keeps what a channel hands over to the network."""
+    """Records the messages that a channel sends."""
 
     def __init__(self) -> None:
         self.sent: list[Message] = []
@@ -281,7 +260,7 @@ def test_data_takes_a_buffer_until_it_was_read() -> None:
     assert not receiver.arrive(b"one")
     assert not receiver.arrive(b"two")
     channel = receiver.channel
-    # As many as the exclusive ones are always required: the floating buffer came to replace the first.
+    # The channel always requires as many buffers as exclusive ones: the floating buffer replaced the first.
     assert (channel.buffers.available, channel.queue_length, channel.queued_bytes) == (1, 2, 6)
     assert [receiver.read(), receiver.read(), receiver.read()] == [b"one", b"two", None]
     assert channel.buffers.available == 2

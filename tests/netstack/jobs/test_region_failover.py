@@ -200,7 +200,7 @@ def test_of_a_job_of_pointwise_edges_only_the_row_of_a_killed_subtask_fails(mode
 
 
 def records_per_second(*faults: Fault, **settings: Any) -> tuple[dict[str, list[int]], Any]:
-    """What the sinks of two pipelines of generated records read in each second of a run, and its result."""
+    """Return the records that the sinks of two pipelines read in each second of a run, and the result."""
     vertices = [
         vertex
         for name in "ab"

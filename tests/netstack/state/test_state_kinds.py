@@ -302,7 +302,7 @@ def test_memory_is_cleaned_while_the_state_is_used(expired: bool) -> None:
 
 
 class Model:
-    """What the states have, with the times of their updates; reads and writes say what is seen."""
+    """Expected contents of the states with the times of their updates; reads and writes return them."""
 
     def __init__(self, ttl: StateTtlConfig | None) -> None:
         self.ttl_ms = 10**9 if ttl is None else ttl.ttl_ms
