@@ -272,7 +272,6 @@ class LocalBufferPool:
             used=self.used,
             overdraft=max(0, self.requested - self.size),
             listeners=len(self._listeners),
-            full_subpartitions=self._full_subpartitions,
             available=self.available,
             destroyed=self.destroyed,
         )

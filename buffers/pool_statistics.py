@@ -22,7 +22,5 @@ class LocalPoolStatistics(msgspec.Struct, frozen=True, kw_only=True):
     """Segments requested beyond `size`: overdraft, or segments not returned yet after the pool shrank."""
     listeners: int
     """Listeners that wait in the queue."""
-    full_subpartitions: int
-    """Subpartitions that have reached their quota."""
     available: bool
     destroyed: bool

@@ -107,16 +107,14 @@ class AlignmentTimer:
     """Measures alignments (Flink's CheckpointBarrierHandler).
 
     Several alignments may be open when checkpoints overlap. `running` is the alignment that began last, to
-    which `start_delay_s` and `alignment_s` refer. `latest`: metrics of the last alignment that ended without
-    an abort.
+    which `start_delay_s` and `alignment_s` refer.
     """
 
-    __slots__ = ("_ended_s", "latest", "running", "start_delay_s", "total_bytes")
+    __slots__ = ("_ended_s", "running", "start_delay_s", "total_bytes")
 
     def __init__(self) -> None:
         self.start_delay_s = 0.0
         self.total_bytes = 0
-        self.latest: AlignmentMetrics | None = None
         self.running: AlignmentStart | None = None
         self._ended_s = 0.0
 
@@ -133,8 +131,7 @@ class AlignmentTimer:
             self.running = None
             self._ended_s = duration
         polled = self.total_bytes - start.bytes_before
-        self.latest = AlignmentMetrics(start.start_delay_s, duration, polled)
-        return self.latest
+        return AlignmentMetrics(start.start_delay_s, duration, polled)
 
     def reset(self) -> None:
         """Drop the running alignment because its checkpoint was aborted."""
@@ -172,11 +169,6 @@ class BarrierHandler(ABC):
     def start_delay_s(self) -> float:
         """Time from trigger to first barrier of the checkpoint that began last, in seconds."""
         return self._timer.start_delay_s
-
-    @property
-    def latest_metrics(self) -> AlignmentMetrics | None:
-        """Metrics of the last checkpoint whose alignment has ended."""
-        return self._timer.latest
 
     def alignment_s(self, now: float) -> float:
         """Return the seconds that the running alignment, else the last one, has taken; 0 after an abort."""

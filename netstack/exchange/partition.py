@@ -218,12 +218,6 @@ class ResultPartition:
         return self.pool.available
 
     @property
-    def open_buffers(self) -> Sequence[BufferBuilder | None]:
-        """The open buffer of each subpartition; None for a subpartition without an open buffer of its own."""
-        self._open.end_turns()
-        return self._open.unicast
-
-    @property
     def blocked(self) -> bool:
         """Whether a record is partly written, because no segment was free."""
         return self._unwritten is not None

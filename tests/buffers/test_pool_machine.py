@@ -176,7 +176,6 @@ class Pools(RuleBasedStateMachine):
             assert statistics.used == user.pool.used == len(user.held)
             assert statistics.requested == statistics.used + statistics.free
             full = sum(user.count(number) >= QUOTA for number in range(SUBPARTITIONS))
-            assert statistics.full_subpartitions == full
             assert statistics.available == (statistics.free > 0 and full == 0)
 
     @invariant()

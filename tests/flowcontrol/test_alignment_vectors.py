@@ -29,6 +29,7 @@ class Gate:
         self.triggered: list[int] = []
         self.aborted: list[list[Any]] = []
         self.blocked_upstream: set[int] = set()
+        self.aligned_bytes = 0
 
     @property
     def now(self) -> float:
@@ -43,6 +44,8 @@ class Gate:
             match action:
                 case Trigger():
                     self.triggered.append(action.barrier.checkpoint_id)
+                    assert action.metrics is not None
+                    self.aligned_bytes = action.metrics.bytes_processed
                 case Abort():
                     self.aborted.append([action.checkpoint_id, action.reason.value])
                 case Resume():
@@ -52,7 +55,7 @@ class Gate:
         """What `key` of an `expect` object means here."""
         aligner = self.aligner
         if key == "bytes_during_alignment":
-            return 0 if aligner.latest_metrics is None else aligner.latest_metrics.bytes_processed
+            return self.aligned_bytes
         return {
             "triggered": self.triggered,
             "triggered_count": len(self.triggered),

@@ -380,5 +380,4 @@ def test_who_takes_over_from_an_aligning_one_does_as_one_that_was_there_from_the
         assert told(second, call, float(now)) == told(always, call, float(now))
         assert (second.state, second.pending) == (always.state, always.pending)
         assert second.blocked == always.blocked
-        assert second.latest_metrics == always.latest_metrics
         assert second.start_delay_s == always.start_delay_s

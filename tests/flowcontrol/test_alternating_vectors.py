@@ -16,6 +16,7 @@ from flowcontrol import (
     CheckpointOptions,
     EndOfPartition,
     EventAnnouncement,
+    Trigger,
 )
 from tests.flowcontrol.gate_model import Data, Item, ModelGate
 from tests.vectors import flink_vectors
@@ -156,7 +157,8 @@ class Player:
 
     def measured(self, key: str) -> Any:
         handler = self.gate.handler
-        metrics = handler.latest_metrics
+        ends = [action for action in self.gate.done if isinstance(action, Trigger | AlignmentEnd)]
+        metrics = next((end.metrics for end in reversed(ends) if end.metrics is not None), None)
         match key:
             case "alignment_ms":
                 return round(handler.alignment_s(self.gate.now) * 1000, 9)

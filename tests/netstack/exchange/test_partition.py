@@ -146,16 +146,6 @@ def test_a_buffer_never_grows_past_its_segment() -> None:
     assert exchange.sizes() == [16, 16, 8]
 
 
-def test_the_open_buffers_are_those_that_have_room() -> None:
-    exchange = Exchange(subpartitions=2)
-    exchange.write(records(5))
-    first, second = exchange.partition.open_buffers
-    assert first is not None
-    assert (first.position, second) == (5, None)
-    exchange.write(records(11))  # now it is full
-    assert list(exchange.partition.open_buffers) == [None, None]
-
-
 def test_a_new_size_holds_for_buffers_added_from_then_on() -> None:
     exchange = Exchange(segment_size=64)
     exchange.subpartitions[0].set_buffer_size(20)
