@@ -37,7 +37,7 @@ STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 """Signals that stop a command: Ctrl-C, a supervisor, and a closed terminal."""
 
 _FATAL = 128
-"""Offset of the exit status of a process that a signal ended; the signal's number is added."""
+"""Exit status of a process that a signal ended, less the number of the signal, as shells report it."""
 
 
 class Stopped(KeyboardInterrupt):

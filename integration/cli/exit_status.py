@@ -1,4 +1,7 @@
-"""Exit statuses of commands, and the message for a job that failed permanently."""
+"""Exit statuses of commands, and the message for a job that failed permanently.
+
+After a signal, the status is 128 and the number of the signal (`integration.stopping`).
+"""
 
 from __future__ import annotations
 
@@ -11,8 +14,6 @@ FAILED = 1
 """A check failed: a value outside of its tolerance, a failed job, a wrong configuration, a damaged file."""
 MISTAKE = 2
 """The user made mistakes; stderr has a line for each."""
-INTERRUPTED = 130
-TERMINATED = 143
 BROKEN_PIPE = 141
 """The reader of a pipe ended, as after SIGPIPE; 1 would be a failed check."""
 

@@ -423,7 +423,7 @@ def test_ctrl_c_ends_a_run_with_one_line(scenario):
     scenario.write_text(NOTICED)
     process = interrupted(["run", str(scenario)], b"ignores it")
     assert (process.returncode, process.stdout, process.stderr) == (
-        exit_status.INTERRUPTED,
+        130,
         b"",
         b"netstack: stopped\n",
     )
@@ -435,7 +435,7 @@ def test_ctrl_c_ends_a_comparison_and_its_processes(scenario, tmp_path):
     (tmp_path / "short.json").write_text(json.dumps({"steady": [window], "checkpoints": []}))
     process = interrupted(["compare", str(scenario), str(tmp_path)], b"ignores it")
     assert (process.returncode, process.stdout, process.stderr) == (
-        exit_status.INTERRUPTED,
+        130,
         b"",
         b"netstack: stopped\n",
     )

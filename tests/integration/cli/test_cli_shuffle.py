@@ -305,5 +305,5 @@ def test_ctrl_c_ends_a_shuffle_with_one_line_and_no_output(folder):
             assert process.poll() is None
         out, err = ended_by(process)
     err = b"".join(line for line in err.splitlines(keepends=True) if not line.startswith(b"shuffle: "))
-    assert (process.returncode, out, err) == (exit_status.INTERRUPTED, b"", b"netstack: stopped\n")
+    assert (process.returncode, out, err) == (130, b"", b"netstack: stopped\n")
     assert not output.exists()

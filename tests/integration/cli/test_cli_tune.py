@@ -12,7 +12,6 @@ import pytest
 
 from integration.cli import tune as command_tune
 from integration.cli.app import main
-from integration.cli.exit_status import INTERRUPTED
 from integration.number_text import milliseconds
 from integration.present.console import WIDTH
 from tests.integration.flink.flink_cluster import replayed
@@ -117,9 +116,9 @@ def test_ctrl_c_says_where_the_points_are_that_are_done(
     monkeypatch.setattr(command_tune, "run_points", interrupted)
     file, out = tmp_path / "slow.toml", tmp_path / "out"
     file.write_text(SCENARIO, "utf-8")
-    assert main(["tune", str(file), "--out", str(out)]) == INTERRUPTED
+    assert main(["tune", str(file), "--out", str(out)]) == 130
     assert f"finished points are in {out / 'points'}; the same command continues" in capsys.readouterr().err
-    assert main(["tune", str(file)]) == INTERRUPTED
+    assert main(["tune", str(file)]) == 130
     assert "kept" not in capsys.readouterr().err
 
 

@@ -284,7 +284,7 @@ def test_ctrl_c_ends_it_with_one_line_and_leaves_no_files(rows, tmp_path):
         assert list(tmp_path.glob("netstack-spool-*"))
         out, err = ended_by(process, group=True)
 
-    assert (process.returncode, out) == (exit_status.INTERRUPTED, "")
+    assert (process.returncode, out) == (130, "")
     assert [line for line in err.splitlines() if not line.startswith(OFF)] == ["netstack: stopped"]
     assert list(tmp_path.glob("netstack-spool-*")) == []
 

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from integration.cli import exit_status
 from integration.stopping import PATIENCE_S, StopSignals
 from tests.integration.cli.test_cli import NOTICED, SHORT
 from tests.signals import ended_by
@@ -18,7 +17,8 @@ pytestmark = pytest.mark.long
 ROOT = Path(__file__).parents[3]
 
 
-STATUS = {signal.SIGINT: exit_status.INTERRUPTED, signal.SIGTERM: exit_status.TERMINATED}
+STATUS = {signal.SIGINT: 130, signal.SIGTERM: 143}
+"""Exit status after each signal, as a shell reports it."""
 
 SIGNALS = pytest.mark.parametrize("number", list(STATUS), ids=lambda number: number.name)
 
@@ -113,7 +113,7 @@ def test_the_end_of_a_comparison_is_the_end_of_its_processes(scenario: Path, tmp
     shutil.copy(ROOT / "tests/data/flink-reference/1x1_5MBs_off.json", tmp_path / "endless.json")
     scenario.write_text(NOTICED.replace('name = "short"', 'name = "endless"'))
     ends = {
-        signal.SIGTERM: (exit_status.TERMINATED, b"netstack: stopped\n"),
+        signal.SIGTERM: (143, b"netstack: stopped\n"),
         signal.SIGHUP: (128 + signal.SIGHUP, b"netstack: stopped\n"),
         signal.SIGKILL: (-signal.SIGKILL, b""),  # the worker processes notice that their parent is gone
     }
@@ -153,7 +153,7 @@ def test_a_signal_in_the_background_of_a_shell(number: signal.Signals, tmp_path:
     if number is signal.SIGINT:
         assert (done.returncode, done.stderr) == (0, b"")
     else:
-        assert (done.returncode, done.stderr) == (exit_status.TERMINATED, b"netstack: stopped\n")
+        assert (done.returncode, done.stderr) == (143, b"netstack: stopped\n")
 
 
 SWALLOWED = """
@@ -266,7 +266,7 @@ def test_a_later_signal_ends_the_cleaning_up_too() -> None:
             signals.handle(signal.SIGTERM, None)
         now[0] = at + PATIENCE_S / 2
         signals.handle(signal.SIGINT, None)  # says nothing new
-    assert signals.end() == exit_status.TERMINATED
+    assert signals.end() == 143
 
 
 def test_a_command_that_nobody_stopped_has_its_own_status() -> None:
@@ -274,4 +274,4 @@ def test_a_command_that_nobody_stopped_has_its_own_status() -> None:
     signals.work_begins()
     assert signals.end() is None
     assert signals.end(ValueError()) is None
-    assert signals.end(BaseExceptionGroup("", [KeyboardInterrupt()])) == exit_status.INTERRUPTED
+    assert signals.end(BaseExceptionGroup("", [KeyboardInterrupt()])) == 130

@@ -1,4 +1,4 @@
-"""Kit for tests of channels and connections: records and events for a subpartition, and a reader of a gate."""
+"""Kit for tests of channels and connections: records, events, and a reader of a gate."""
 
 from __future__ import annotations
 
