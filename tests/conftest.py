@@ -1,4 +1,4 @@
-"""What tests of every package share."""
+"""Fixtures for the tests of all packages."""
 
 from __future__ import annotations
 

@@ -175,7 +175,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.digests", description=__doc__.split("\n")[0])
     parser.add_argument("--only", default="", help="beginning of the names of the cases")
     parser.add_argument("--write", action="store_true", help="store the digests")
-    parser.add_argument("--texts", type=Path, help="folder for what the digests are made of")
+    parser.add_argument("--texts", type=Path, help="folder for the texts whose digests are taken")
     options = parser.parse_args()
     stored = json.loads(STORED.read_text()) if STORED.exists() else {"machine": "", "digests": {}}
     names = [name for name in cases() if name.startswith(options.only)]

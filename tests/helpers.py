@@ -312,5 +312,5 @@ class MachinePair:
 
     @property
     def leaked_segments(self) -> int:
-        """Segments that nobody has given back."""
+        """Segments that were not returned."""
         return self.producer_memory.used + self.consumer_memory.used

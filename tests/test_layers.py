@@ -52,7 +52,7 @@ ABSENT_BELOW = (
     "rocksdict",
     "vl_convert",
 )
-"""What a user of the lower packages need not have installed."""
+"""Modules that a user of the lower packages does not need."""
 
 
 @dataclass(frozen=True)

@@ -84,7 +84,7 @@ def test_every_example_is_in_the_list_of_examples() -> None:
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where the site was built, every warning being an error."""
+    """Build the site, with every warning as an error, and return its folder."""
     folder = tmp_path_factory.mktemp("site")
     command = [sys.executable, "-m", "sphinx", "--quiet", "--fail-on-warning", "--keep-going", DOCS, folder]
     built = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -93,7 +93,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 class Loaded(HTMLParser):
-    """What a browser fetches to show a page, rather than when somebody follows a link."""
+    """Addresses that a browser fetches to show a page, without those of links."""
 
     def __init__(self) -> None:
         super().__init__()

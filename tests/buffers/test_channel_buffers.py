@@ -49,7 +49,7 @@ SEGMENT_SIZE = 64
 
 
 class CountingPool(LocalBufferPool):
-    """A pool that counts what is asked of it."""
+    """A pool that counts its requests."""
 
     def __init__(self, network_pool: NetworkBufferPool, size: int) -> None:
         super().__init__(network_pool, size, size, size)
@@ -102,13 +102,13 @@ class Gate:
             self.taken_from_pool.append(segment)
 
     def on_barrier(self, number: int, backlog: int) -> None:
-        """As a channel does when a blocking event arrives."""
+        """Block a channel, as a barrier does when it arrives."""
         self.receivers[number].accept(0, backlog, DataType.TIMEOUTABLE_ALIGNED_CHECKPOINT_BARRIER)
         self.channels[number].block()
         self.channels[number].report_backlog(backlog)
 
     def take_until_empty(self, number: int) -> list[int]:
-        """What was required before each take, the one that yields nothing included."""
+        """Take until none is left; return the required number before each take, the last one included."""
         channel, required = self.channels[number], []
         while True:
             required.append(channel.required)

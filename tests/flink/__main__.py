@@ -32,10 +32,10 @@ Command = Callable[[argparse.Namespace], int]
 
 
 class Measured(NamedTuple):
-    """What became of a scenario in Flink."""
+    """A scenario as it ran in Flink, and its measurement."""
 
     scenario: Scenario
-    """As it was placed."""
+    """The scenario with its placement."""
     document: dict[str, Any]
     file: Path
 

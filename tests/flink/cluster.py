@@ -337,7 +337,7 @@ _OPENED = {
         )
     ),
 }  # fmt: skip
-"""What Flink needs to see of Java."""
+"""Packages of the JDK that are opened for Flink."""
 
 _LOGGING = """\
 rootLogger.level = INFO
@@ -352,13 +352,13 @@ appender.file.layout.pattern = %d{HH:mm:ss,SSS} %-5p %c{1} %m%n
 
 @dataclass(frozen=True, kw_only=True)
 class Layout:
-    """What a cluster consists of."""
+    """Task managers, slots and options of a cluster."""
 
     task_managers: Sequence[Mapping[str, int]]
-    """For each one the slots of each group that it has room for; empty: `slots` for anybody."""
+    """Number of slots of each group, by task manager; empty: `slots` for any group."""
     slots: int = 1
     options: Mapping[str, Any] = field(default_factory=dict)
-    """Of Flink; those by which the testbed works come on top."""
+    """Options of Flink; the testbed adds its own."""
     network_bytes: int = 256 << 20
     """Network memory of each task manager."""
     policy: str = "flink"

@@ -226,7 +226,7 @@ class CheckedGate(ModelGate):
             assert known == list(range(1, sender.cut.get(checkpoint_id, sender.data) + 1))
 
     def check(self) -> None:
-        """What must be true between two items."""
+        """Check the invariants that hold between two items."""
         handler = self.handler
         current = handler.current_checkpoint_id
         assert set(handler.blocked) == self.waiting - self.ended
@@ -355,7 +355,7 @@ def calls(*options: CheckpointOptions) -> st.SearchStrategy[list[Call]]:
 
 
 def told(handler: Any, call: Call, now: float) -> list[Action] | str | None:
-    """What a handler wants done, or why it refuses."""
+    """Return the actions of a handler, or the message of its error."""
     method, arguments = call
     if method != "bytes_processed":
         arguments = (*arguments, now)

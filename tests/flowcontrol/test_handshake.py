@@ -37,14 +37,14 @@ def server(secret: Secret = SECRET, nonce: bytes = LISTENER_NONCE) -> ServerHand
 
 @dataclass
 class Transcript:
-    """What both ends have sent, message by message."""
+    """Messages that both ends have sent, in order."""
 
     of_client: list[bytes] = field(default_factory=list)
     of_server: list[bytes] = field(default_factory=list)
 
 
 def shake(one: ClientHandshake, other: ServerHandshake) -> Transcript:
-    """Let both talk to each other until nobody has anything to say."""
+    """Exchange messages until neither end has one to send."""
     transcript = Transcript()
     data = one.begin()
     while data:
@@ -248,7 +248,7 @@ def test_a_reflected_transcript_proves_nothing() -> None:
 
 
 def test_a_proof_is_for_one_pair_only() -> None:
-    """Somebody who sits between two processes cannot pass one off as another."""
+    """An attacker between two processes cannot present one as another."""
     one, other = client(dialler=3), server()
     proof = one.receive(other.receive(client(dialler=2).begin()))
     with pytest.raises(HandshakeRefused, match="did not prove"):

@@ -1,4 +1,4 @@
-"""How long a partition that is not there is waited for, as Flink's own tests assert it."""
+"""Waiting time for a missing partition, as Flink's own tests assert it."""
 
 from __future__ import annotations
 

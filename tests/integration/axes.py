@@ -1,4 +1,4 @@
-"""What stands beside the axes of pictures."""
+"""Labels beside the axes of pictures."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ JOB = str(ROOT / "tests/data/flink-reference/2x2_200KBs_on1s.toml")
 MEASURED = str(ROOT / "tests/data/flink-reference/2x2_200KBs_on1s.json")
 RECORDED = str(ROOT / "docs/examples/wordcount_off.rest.json.gz")
 PROGRESS = ("\x1b", "\r", " left", " so far", "watching", "━", "wrote ")
-"""What belongs on stderr, or on a terminal."""
+"""Texts that belong on stderr, or on a terminal."""
 
 SMALL = """
 duration = "6 s"

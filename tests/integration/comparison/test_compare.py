@@ -95,7 +95,7 @@ def run(seed: int = 1, **changes: float) -> Result:
 
 
 def reference(*repetitions: Result, **changes: float) -> dict[str, Any]:
-    """What a real Flink would have written down."""
+    """A measurement as of a real Flink."""
     document: dict[str, Any] = json.loads(to_json(run(**changes)))
     del document["schema"]
     document["repetitions"] = [json.loads(to_json(repetition)) for repetition in repetitions]

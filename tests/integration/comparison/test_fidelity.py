@@ -128,7 +128,7 @@ def _measured(results: list[Result]) -> list[Measures]:
 
 
 def _flink(name: str) -> list[CheckpointTimes]:
-    """What Flink's checkpoints took in the last window of each repetition."""
+    """Durations of Flink's checkpoints in the last window of each repetition."""
     runs = runs_of(reference_of(name))
     windowed = [checkpoints_in(run, windows(run)[-1]) for run in runs]
     found = [mean_times(map(_checkpoint, entries)) for entries in windowed]

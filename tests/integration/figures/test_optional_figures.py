@@ -1,4 +1,4 @@
-"""What is unknown counts for nothing, and never for zero."""
+"""Unknown figures are left out, and never count as zero."""
 
 import pytest
 from hypothesis import given

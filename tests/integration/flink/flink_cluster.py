@@ -27,7 +27,7 @@ ALL_METRICS = "?get=*"
 
 
 def recording(name: str) -> dict[str, Any]:
-    """What a cluster was started with and what it answered."""
+    """Return the options with which a cluster was started, and its answers."""
     document: dict[str, Any] = json.loads(gzip.decompress((RECORDINGS / f"{name}.json.gz").read_bytes()))
     return document
 

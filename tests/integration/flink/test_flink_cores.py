@@ -516,7 +516,7 @@ class TestUse:
 
 
 def with_processors(cores_in_use: float) -> dict[str, Any]:
-    """A recorded job of two consumers in a task manager that now tells of its processor, and has one core."""
+    """A recorded job of two consumers in a task manager with one core that reports its processor time."""
     document = copy.deepcopy(recording(NAMES[0]))
     answers = document["answers"]
     for manager in ("tm0", "tm1"):

@@ -1,4 +1,4 @@
-"""What is made of the counts of tasks: shares, selectivity, windows, bursts."""
+"""Figures derived from the counts of tasks: shares, selectivity, windows, bursts."""
 
 import dataclasses
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""What a Flink answered, kept in a file that does for its address."""
+"""Recorded answers of a Flink, in a file that replaces its address."""
 
 from __future__ import annotations
 

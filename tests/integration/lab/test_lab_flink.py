@@ -31,7 +31,7 @@ def cluster() -> Iterator[Cluster]:
 
 
 def asked(cluster: Cluster) -> LiveCluster:
-    """The cluster over HTTP, of which nobody waits for anything."""
+    """Return the cluster over HTTP, without waiting times."""
     return LiveCluster(cluster.url, sleep=lambda seconds: None)
 
 

@@ -1,4 +1,4 @@
-"""What is said of a run in real time that was late."""
+"""Messages about a run in real time that was late."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the tasks of a shuffle have counted, as a DataFrame."""
+"""Counts of the tasks of a shuffle, as a DataFrame."""
 
 from __future__ import annotations
 

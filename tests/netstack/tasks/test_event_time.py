@@ -222,7 +222,7 @@ def test_under_back_pressure_windows_fire_late_by_what_waits_and_debloating_help
 
 
 def lags_ms(job: Scenario) -> dict[str, list[float]]:
-    """How far the watermarks of each vertex are behind, by its name."""
+    """Delay of the watermarks of each vertex, by its name."""
     return {
         vertex.name: [lag for lag in vertex.watermark_lag_ms or () if lag is not None]
         for vertex in emulate(job).steady[0].vertices

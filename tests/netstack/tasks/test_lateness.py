@@ -1,4 +1,4 @@
-"""How far tasks of several processes are behind the clock on the wall."""
+"""Delay of the tasks of several processes behind the wall clock."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ COSTS = CostModel(
 
 
 class Task:
-    """A task that works and waits as it is told to; its work is looked at whenever some is done."""
+    """A task that works and waits on request; the lateness is read after each piece of work."""
 
     def __init__(self) -> None:
         self.lateness = Lateness(COSTS)

@@ -1,4 +1,4 @@
-"""What work with keyed state in tables, or with a changelog, costs a task."""
+"""Costs of keyed state in tables, or with a changelog, for a task."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the time of a subtask is booked as, and that none is before it begins and after it has ended."""
+"""Categories of a subtask's time; none is counted before it begins or after it has ended."""
 
 from __future__ import annotations
 

@@ -69,7 +69,7 @@ async def is_closed(stream: trio.SocketStream) -> bool:
 
 
 def saying(*pieces: bytes) -> Stranger:
-    """Somebody who says these, each when the one before has left, and waits until it is put out."""
+    """A peer that sends these pieces one after the other, and waits until its connection is closed."""
 
     async def stranger(address: Address) -> Address:
         async with await trio.open_tcp_stream(*address) as stream:
@@ -83,7 +83,7 @@ def saying(*pieces: bytes) -> Stranger:
 
 
 def leaving(data: bytes = b"", *, reset: bool = False) -> Stranger:
-    """Somebody who says that and closes the connection, with a FIN or with a RST."""
+    """A peer that sends the data and closes the connection, with a FIN or with a RST."""
 
     async def stranger(address: Address) -> Address:
         stream = await trio.open_tcp_stream(*address)
@@ -99,7 +99,7 @@ def leaving(data: bytes = b"", *, reset: bool = False) -> Stranger:
 
 
 async def guessing(address: Address) -> Address:
-    """Somebody who speaks the protocol well, but does not know the secret."""
+    """A peer that follows the protocol, but does not know the secret."""
     async with await trio.open_tcp_stream(*address) as stream:
         handshake = ClientHandshake(WRONG_SECRET, Identity(2, 0, 3), fresh_nonce())
         await stream.send_all(handshake.begin())
@@ -112,7 +112,7 @@ async def guessing(address: Address) -> Address:
 
 
 def dripping(data: bytes) -> Stranger:
-    """Somebody who keeps a connection open by saying a right byte now and then."""
+    """A peer that keeps a connection open by sending a correct byte now and then."""
 
     async def stranger(address: Address) -> Address:
         async with await trio.open_tcp_stream(*address) as stream:
@@ -129,7 +129,7 @@ def dripping(data: bytes) -> Stranger:
 
 
 def tls_hello() -> bytes:
-    """What a TLS client says first."""
+    """The first message of a TLS client."""
     outgoing = ssl.MemoryBIO()
     client = tls_contexts().client.wrap_bio(ssl.MemoryBIO(), outgoing, server_hostname="localhost")
     with pytest.raises(ssl.SSLWantReadError):
@@ -138,7 +138,7 @@ def tls_hello() -> bytes:
 
 
 async def greeting_with_tls(address: Address) -> Address:
-    """A TLS client that trusts everybody."""
+    """A TLS client that trusts every certificate."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     async with await trio.open_tcp_stream(*address) as transport:

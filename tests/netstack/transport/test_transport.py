@@ -38,7 +38,7 @@ def opened(size: int, config: TransportConfig = SMALL) -> list[Transport]:
 
 
 def in_parallel(work: Sequence[Callable[[], object]]) -> list[object]:
-    """What each gives, or its error, in threads of their own."""
+    """Return the result or the error of each call, made in a thread of its own."""
 
     def guarded(one: Callable[[], object]) -> object:
         try:

@@ -1,4 +1,4 @@
-"""What a transport does when it is used wrongly, closed early, or something in it breaks."""
+"""Transports that are used wrongly, closed early, or broken."""
 
 from __future__ import annotations
 
