@@ -29,7 +29,7 @@ from ..files.writing import prepare_folder
 from ..present.console import PAGE, say, to_stderr
 from ..present.documents import Tuning, indented, present, write_files
 from ..present.progress import progress
-from ..present.tuning import print_tuning
+from ..present.tuning import Form, print_tuning
 from ..tuning.advice import RunPoints, advise
 from ..tuning.axes import Axis, option_axes
 from ..tuning.choice import Constraints
@@ -236,6 +236,7 @@ def tune(
     allow_code: AllowCode = False,
     master: str | None = None,
     out: Path | None = None,
+    form: Annotated[Form, Parameter(name="--as")] = "yaml",
     verbose: Verbose = False,
     json: Flag = False,
 ) -> int:
@@ -251,6 +252,7 @@ def tune(
         master: Spark's master URL: run on Spark instead of in processes of this machine.
         out: Folder for report.html, its pictures, tuning.json and the results of finished runs. The same
             command does not repeat these runs.
+        form: Print the change as lines of config.yaml, or as the patch of a FlinkDeployment.
         json: Print everything as one JSON document.
     """
     require("statistics", "netstack tune")
@@ -284,9 +286,8 @@ def tune(
         page, *_ = write_tuning(out, tuning, scenario, results)
         write_files(out, {DOCUMENT: indented(tuning)})
         say(f"wrote {page}")
-    show = partial(
-        print_tuning, following=_following(tuning, running.from_flink, verbose=verbose), verbose=verbose
-    )
+    following = _following(tuning, running.from_flink, verbose=verbose)
+    show = partial(print_tuning, following=following, form=form, verbose=verbose)
     present(tuning, show, json=json)
     say_assumptions(job.notes)
     return FAILED if any(each.verdict == "none" for each in tuning.recommendations) else 0

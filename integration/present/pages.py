@@ -30,6 +30,7 @@ from ..figures.window_figures import figures_of_runs
 from ..files.caches import cached_text
 from ..files.writing import prepare_folder, write_outputs
 from ..number_text import NOTHING, milliseconds, per_second
+from ..tuning.option_changes import restart_sentences
 from ..tuning.recommend import Recommendation
 from ..tuning.settings import NOW
 from ..tuning.shown_runs import settings_to_show
@@ -298,6 +299,7 @@ def _part(recommendation: Recommendation) -> dict[str, Any]:
         "conditions": conditions_of(recommendation),
         "words": recommendation.words,
         "configuration": recommendation.configuration,
+        "restarts": restart_sentences(recommendation.changes),
         "failures": failures_of(recommendation),
         "rows": rows,
     }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from rich.console import Console
 from rich.padding import Padding
@@ -11,6 +11,7 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from ..number_text import NOTHING, milliseconds, size
+from ..tuning.option_changes import patch_lines, restart_sentences
 from ..tuning.recommend import are_alike
 from ..tuning.settings import NOW
 from .console import print_next
@@ -48,6 +49,10 @@ MOST_FAILURES = 6
 """Maximum number of failed points that are named. The first ones are named."""
 
 
+Form = Literal["yaml", "kubernetes"]
+"""Form of the lines to paste: those of a config.yaml, or the patch of a FlinkDeployment."""
+
+
 class Figure(NamedTuple):
     """A figure of a setting: its title, its field of `Measures`, and its format."""
 
@@ -79,15 +84,18 @@ def conditions_of(recommendation: Recommendation) -> str:
     return ", ".join(f"{name} {value}" for name, value in recommendation.conditions.items())
 
 
-def print_tuning(tuning: Tuning, console: Console, *, following: str, verbose: bool = False) -> None:
+def print_tuning(
+    tuning: Tuning, console: Console, *, following: str, form: Form = "yaml", verbose: bool = False
+) -> None:
     """Print a verdict, lines to paste and a table for each recommendation, and then the command `following`.
 
-    With `verbose`, intervals, the rule and pitfalls are printed as well.
+    The lines are those of a config.yaml, or the patch of a FlinkDeployment in YAML. With `verbose`,
+    intervals, the rule and pitfalls are printed as well.
     """
     for recommendation in tuning.recommendations:
         if conditions := conditions_of(recommendation):
             console.print(Text(conditions, style="dim"))
-        _print_verdict(recommendation, console)
+        _print_verdict(recommendation, console, form)
         console.print(_settings_table(recommendation))
         console.print()
         if verbose:
@@ -100,22 +108,24 @@ def print_tuning(tuning: Tuning, console: Console, *, following: str, verbose: b
     print_next(following, console)
 
 
-def _print_verdict(recommendation: Recommendation, console: Console) -> None:
+def _print_verdict(recommendation: Recommendation, console: Console, form: Form) -> None:
     verdict, *others = recommendation.words
     console.print(Text(verdict, style="bold"))
     for failure in recommendation.failures[:1]:
         console.print(Text(f"Some runs failed; the first: {failure}", style="red"))
     if recommendation.configuration:
+        lines = recommendation.configuration
         console.print()
-        for line in recommendation.configuration:  # not wrapped, without trailing blanks
-            console.print(Text(f"  {line}"), soft_wrap=True)
+        for line in lines if form == "yaml" else patch_lines(recommendation.flink_deployment):
+            console.print(Text(f"  {line}"), soft_wrap=True)  # not wrapped, without trailing blanks
         console.print()
+        for sentence in restart_sentences(recommendation.changes):
+            console.print(Text(sentence))
     elif recommendation.verdict == "set":
         console.print(Text(NOT_IN_FLINK))
     for sentence in others:
         console.print(Text(sentence))
-    if others or not recommendation.configuration:
-        console.print()
+    console.print()
 
 
 def _settings_table(recommendation: Recommendation) -> Table:

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import inf
 from statistics import fmean
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
@@ -36,6 +36,7 @@ from .choice import (
 )
 from .confidence import Estimate, estimate, is_surely_positive, standard_error
 from .measures import Measures
+from .option_changes import OptionChange, deployment_patch
 from .settings import NOW, SETTING, Mechanism, Setting, is_large
 from .settling import SETTLED_CHECKPOINTS
 
@@ -129,6 +130,10 @@ class Recommendation(msgspec.Struct, Viewed, frozen=True, kw_only=True):
     """Settings that some seeds alone would choose, although over all seeds they are clearly worse."""
     configuration: list[str] = []
     """Lines for Flink's configuration; empty if nothing changes."""
+    changes: list[OptionChange] = []
+    """The changed options, with their values before and the restart that each one needs."""
+    flink_deployment: dict[str, Any] = {}
+    """JSON merge patch of a FlinkDeployment with these changes; empty if nothing changes."""
     left_out: list[str] = []
     """Targets that were not run because a longer one already costs too much throughput; shortest first."""
     failures: list[str] = []
@@ -409,6 +414,7 @@ def recommend(race: Race) -> Recommendation:
     other, said = _about_policies(race, by_name, choice.chosen or NOW)
     alternatives = [Alternative(kind=kind, name=name) for kind, name in choice.alternatives]
     chosen = other or choice.chosen
+    changes = race.settings[chosen or NOW].option_changes(race.scenario.config)
     return Recommendation(
         scenario=race.scenario.name,
         conditions=dict(race.conditions),
@@ -422,6 +428,8 @@ def recommend(race: Race) -> Recommendation:
         alternatives=alternatives if other is None else [],
         undecided=race.undecided(),
         configuration=by_name[chosen or NOW].configuration,
+        changes=changes,
+        flink_deployment=deployment_patch(changes),
         left_out=race.left_out,
         failures=[_failure(row) for row in race.rows if row.measures is None],
         words=[*said, *_words(race, by_name, choice)],

@@ -32,8 +32,9 @@ from netstack import (
 )
 
 from ..diagnosis.observation import NO_PAUSE, may_overtake, share_of_interval
-from .axes import FLINK, shown_value
+from .axes import FLINK
 from .choice import Constraints
+from .option_changes import OptionChange, option_changes
 
 SETTING = "setting"
 """Name of the label that holds a point's setting."""
@@ -120,15 +121,15 @@ class Setting:
         options = {field: value for field, value in self.changes.items() if field in OPTIONS}
         return replace(scenario, config=with_options(config, options))
 
-    def lines(self, config: NetworkConfig) -> list[str]:
-        """Return the lines to paste into Flink's configuration; empty if Flink lacks the policy."""
+    def option_changes(self, config: NetworkConfig) -> list[OptionChange]:
+        """Return the changes of Flink's options; empty if Flink lacks the policy."""
         if (self.policy or config.debloat_policy) != FLINK and Mechanism.DEBLOATING in self.mechanisms:
             return []
-        return [
-            f"{OPTIONS[field].name}: {shown_value(field, value)}"
-            for field, value in self.changes.items()
-            if field in OPTIONS and getattr(config, field) != value
-        ]
+        return option_changes(self.changes.items(), config)
+
+    def lines(self, config: NetworkConfig) -> list[str]:
+        """Return the lines to paste into Flink's configuration; empty if Flink lacks the policy."""
+        return [change.line for change in self.option_changes(config)]
 
 
 def is_large(scenario: Scenario) -> bool:

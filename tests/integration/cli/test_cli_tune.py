@@ -194,6 +194,23 @@ def test_the_page_has_recommendation_pictures_and_origin(tuned: Arguments) -> No
         assert f'id="{picture}"' in page
 
 
+def test_the_change_is_printed_as_a_patch_with_its_restart(
+    tuned: Arguments, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    without_pictures(monkeypatch)
+    assert main([*again(tuned, tmp_path), "--as", "kubernetes"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    at = lines.index("  spec:")
+    assert lines[at : at + 6] == [
+        "  spec:",
+        "    flinkConfiguration:",
+        f'      {ENABLED}: "true"',
+        f'      {TARGET}: "20 ms"',
+        "",
+        "Restart the task managers: they read these options only when they start.",
+    ]
+
+
 @pytest.mark.long
 def test_a_running_job_is_tuned_as_a_file_is(capsys: pytest.CaptureFixture[str]) -> None:
     with replayed("flink-1.20.5_2x2_200KBs_on1s") as cluster:
