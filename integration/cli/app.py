@@ -1,9 +1,9 @@
 """The command ``netstack``: its subcommands, and how they run.
 
 Results go to stdout and everything else to stderr. Exit status: 0 for success; 1 if a comparison is outside
-its tolerance, a configuration has an error or a warning, or a job failed permanently; 2 for a mistake of the
-user, with a line on stderr; 130 after Ctrl-C, 143 after SIGTERM, 129 after SIGHUP, and 141 if the reader of a
-pipe ended.
+its tolerance, a promise is not kept, a configuration has an error or a warning, or a job failed permanently;
+2 for a mistake of the user, with a line on stderr; 130 after Ctrl-C, 143 after SIGTERM, 129 after SIGHUP, and
+141 if the reader of a pipe ended.
 """
 
 from __future__ import annotations
@@ -118,6 +118,7 @@ _COMMANDS = {
     "Diagnose and tune": {
         "diagnose": "Print what limits a job and what its checkpoints wait for.",
         "tune": "Say what to set so that checkpoints are fast, and what it costs.",
+        "verify": "Compare a job after a change with what the change promised.",
         "size": "Compute buffers, memory and drain times without a run.",
         "lint": (
             "Check the options of the network layer and of checkpoints in a Flink configuration file.\n\n"

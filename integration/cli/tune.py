@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from functools import partial
@@ -25,13 +26,17 @@ from netstack import (
 
 from ..extras import require
 from ..files.kinds import FileKind, kind_of
-from ..files.writing import prepare_folder
+from ..files.writing import prepare_folder, write_outputs
+from ..flink import Imported
 from ..present.console import PAGE, say, to_stderr
 from ..present.documents import Tuning, indented, present, write_files
 from ..present.progress import progress
-from ..present.tuning import Form, print_tuning
+from ..present.tuning import Form, conditions_of, print_tuning
 from ..tuning.advice import RunPoints, advise
 from ..tuning.axes import Axis, option_axes
+from ..tuning.change_package import DOCUMENT as CHANGE_DOCUMENT
+from ..tuning.change_package import FOLDER as CHANGE
+from ..tuning.change_package import files_of, package_of
 from ..tuning.choice import Constraints
 from ..tuning.pitfalls import find_pitfalls
 from ..tuning.point_rows import FOLDER, PointRow
@@ -219,6 +224,8 @@ class TunedJob(NamedTuple):
     """The completed checkpoints that Flink reports; empty for a scenario file."""
     if_cpu_bound: Scenario | None = None
     """The job if its work is CPU-bound, where this is unknown."""
+    imported: Imported | None = None
+    """The job as read from Flink; None for a scenario file."""
 
 
 OF_A_FILE, USUAL_TRIALS, USUAL_CONSTRAINTS = JobOptions(), TriedOptions(), ConstraintOptions()
@@ -251,7 +258,8 @@ def tune(
             default 8, or 1 for a large job.
         master: Spark's master URL: run on Spark instead of in processes of this machine.
         out: Folder for report.html, its pictures, tuning.json and the results of finished runs. The same
-            command does not repeat these runs.
+            command does not repeat these runs. The subfolder change has the change as files to apply, to
+            undo and to watch, for `netstack verify`.
         form: Print the change as lines of config.yaml, or as the patch of a FlinkDeployment.
         json: Print everything as one JSON document.
     """
@@ -286,7 +294,8 @@ def tune(
         page, *_ = write_tuning(out, tuning, scenario, results)
         write_files(out, {DOCUMENT: indented(tuning)})
         say(f"wrote {page}")
-    following = _following(tuning, running.from_flink, verbose=verbose)
+    package = None if out is None else _write_package(out / CHANGE, tuning.recommendations, job)
+    following = _following(tuning, running.from_flink, package, verbose=verbose)
     show = partial(print_tuning, following=following, form=form, verbose=verbose)
     present(tuning, show, json=json)
     say_assumptions(job.notes)
@@ -301,12 +310,35 @@ def _worded(recommendation: Recommendation, job: TunedJob) -> Recommendation:
     return msgspec.structs.replace(recommendation, words=words)
 
 
-def _following(tuning: Tuning, from_flink: str | None, *, verbose: bool) -> str:
-    """Return the next command: a diagnosis of the changed job, or this command with `--verbose`."""
+def _write_package(folder: Path, recommendations: Sequence[Recommendation], job: TunedJob) -> Path | None:
+    """Write the change package of a recommendation, and return its folder; None: there is no change."""
+    package, why = None, "the recommendation changes no option of Flink"
+    if len(recommendations) > 1:
+        why = "there are several recommendations"
+    elif conditions := conditions_of(recommendations[0]):
+        why = f"the recommendation holds for {conditions} only"
+    else:
+        edges = job.scenario.edges
+        last = {edge.target for edge in edges} - {edge.source for edge in edges}
+        package = package_of(recommendations[0], sorted(last), job.imported)
+    if package is None:
+        stale = f"; {folder} is of an earlier call" if (folder / CHANGE_DOCUMENT).exists() else ""
+        say(f"wrote no change package, because {why}{stale}")
+        return None
+    files = files_of(package, indented(package))
+    prepare_folder(folder, *files)
+    write_outputs({folder / name: content for name, content in files.items()})
+    say(f"wrote {folder}, the change package")
+    return folder
+
+
+def _following(tuning: Tuning, from_flink: str | None, package: Path | None, *, verbose: bool) -> str:
+    """Return the next command: `--verbose`, or a verification or diagnosis of the changed job."""
     if not any(each.configuration for each in tuning.recommendations) and not verbose:
         return f"{tuning.command} --verbose"
     address = from_flink if from_flink is not None and from_flink.startswith("http") else _USUAL_ADDRESS
-    return f"netstack diagnose --from-flink {address}  # after the change"
+    command = "diagnose" if package is None else f"verify {shlex.quote(str(package))}"
+    return f"netstack {command} --from-flink {address}  # after the change"
 
 
 def _job(file: Path | None, running: JobOptions, access: AccessOptions, allow_code: bool) -> TunedJob:
@@ -326,6 +358,7 @@ def _job(file: Path | None, running: JobOptions, access: AccessOptions, allow_co
             imported.unsteady,
             imported.measured.checkpoints,
             imported.if_cpu_bound,
+            imported,
         )
     if running != OF_A_FILE:
         names = [each.name for each in fields(running)]

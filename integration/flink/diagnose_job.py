@@ -30,13 +30,13 @@ from .measured import Measured, measured, read_checkpoints
 from .options import EVERYWHERE, Overrides
 from .sampling import SubtaskSamples, totals
 
-_NOT_JUDGED = Overrides(
+NOT_JUDGED = Overrides(
     record_bytes={EVERYWHERE: 1000},
     service_s={EVERYWHERE: 0.0},
     rate={EVERYWHERE: 0.0},
     inputs={EVERYWHERE: "join"},
 )
-"""Overrides for values that an emulation needs and a diagnosis does not use."""
+"""Overrides for values that only an emulation needs, for an import without one."""
 
 _LEVELS = {"ok": False, "low": True, "high": True}
 """Flink's levels of back-pressure; True if a vertex of the level waits for buffers."""
@@ -76,7 +76,7 @@ def diagnose_job(
         ended = ended_job(client, job)
         if ended is not None:
             return _diagnose_ended(client, ended, latency_s, wording)
-    given = replace(_NOT_JUDGED, latency_s=latency_s or 0.0)
+    given = replace(NOT_JUDGED, latency_s=latency_s or 0.0)
     imported = import_scenario(cluster, job, overrides=given, watch_s=watch_s, watching=watching)
     pressure = _with_pressure(cluster, imported)
     steady = msgspec.structs.replace(imported.measured.steady, vertices=pressure.vertices)
@@ -188,7 +188,7 @@ def _diagnose_ended(
         for vertex in job.vertices
     }
     notes: list[str] = []
-    scenario = fit_scenario(job, samples, _NOT_JUDGED, notes)
+    scenario = fit_scenario(job, samples, NOT_JUDGED, notes)
     shown = measured(client.url, job, samples, read_checkpoints(client, job))
     steady = msgspec.structs.replace(shown.steady, from_s=0.0, to_s=round(job.age_s, 2))
     about = ["The job has ended: its metrics are gone, and only the counters of each subtask are left."]

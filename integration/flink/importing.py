@@ -16,7 +16,7 @@ from .core_notes import core_notes
 from .cores_in_use import Processors
 from .fit_scenario import fit_scenario
 from .job import FlinkJob, JobState, read_job, read_running, unchanged
-from .measured import Measured, measured, read_checkpoints
+from .measured import EndedCheckpoints, Measured, measured, read_checkpoints, read_ended_checkpoints
 from .options import EVERYWHERE, Overrides, check_names, input_kinds
 from .processor_time import BURN, burning_of
 from .recording import Recording
@@ -54,6 +54,8 @@ class Imported(Viewed):
     """
     job: FlinkJob = field(repr=False)
     """The job as the cluster describes it."""
+    ended: EndedCheckpoints = field(repr=False)
+    """Number of the last checkpoints that completed or failed, and of the failed ones."""
     state: JobState = field(repr=False)
     """State of the job when reading began. It was unchanged when reading ended."""
     samples: Samples = field(repr=False)
@@ -113,6 +115,7 @@ def import_scenario(
 
         samples = take_samples(client, running, state, seconds, pause=wait, on_poll=on_poll)
         checkpoints = read_checkpoints(client, running)
+        ended = read_ended_checkpoints(client, running)
         notes: list[str] = []
         try:
             burning = burning_of(running, samples, processors.hosts(samples), given)
@@ -141,6 +144,7 @@ def import_scenario(
         measured=shown,
         if_cpu_bound=if_cpu_bound,
         job=running,
+        ended=ended,
         state=state,
         samples=samples,
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from statistics import fmean, median
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
@@ -183,20 +183,41 @@ def read_checkpoints(
     vertices are in the job's order. `seen` has known checkpoints by id, which are not requested again. Those
     read now are added to `seen`.
     """
-    answer = client.find(f"/jobs/{job.id}/checkpoints") or {}
-    entries = [
-        entry
-        for entry in answer.get("history", ())
-        if entry["status"] == "COMPLETED"
-        and not entry.get("is_savepoint")
-        and entry["trigger_timestamp"] >= job.running_since_ms
-    ]
-    last = sorted(entries, key=lambda entry: int(entry["id"]))[-CHECKPOINTS:]
+    last = _since_start(client, job, "COMPLETED")[-CHECKPOINTS:]
     read = {} if seen is None else seen
     for entry in last:
         if entry["id"] not in read:
             read[entry["id"]] = _read_checkpoint(client, job, entry)
     return [checkpoint for entry in last if (checkpoint := read[entry["id"]]) is not None]
+
+
+class EndedCheckpoints(NamedTuple):
+    """Number of the last checkpoints that completed or failed, at most `CHECKPOINTS`, and of failed ones."""
+
+    number: int = 0
+    failed: int = 0
+
+
+def read_ended_checkpoints(client: RestClient, job: FlinkJob) -> EndedCheckpoints:
+    """Return how many of the last checkpoints failed, without savepoints, since the job's last start."""
+    ended = _since_start(client, job, "COMPLETED", "FAILED")[-CHECKPOINTS:]
+    return EndedCheckpoints(len(ended), sum(entry["status"] == "FAILED" for entry in ended))
+
+
+def _since_start(client: RestClient, job: FlinkJob, *statuses: str) -> list[Mapping[str, Any]]:
+    """Return the checkpoints with one of these statuses since the job's last start, without savepoints.
+
+    They are in order of their ids.
+    """
+    answer = client.find(f"/jobs/{job.id}/checkpoints") or {}
+    entries = [
+        entry
+        for entry in answer.get("history", ())
+        if entry["status"] in statuses
+        and not entry.get("is_savepoint")
+        and entry["trigger_timestamp"] >= job.running_since_ms
+    ]
+    return sorted(entries, key=lambda entry: int(entry["id"]))
 
 
 def _read_checkpoint(client: RestClient, job: FlinkJob, entry: Mapping[str, Any]) -> CheckpointResult | None:

@@ -8,13 +8,17 @@ import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import pytest
 
 from integration.cli import tune as command_tune
 from integration.cli.app import main
 from integration.number_text import milliseconds
 from integration.present.console import WIDTH
+from integration.tuning.change_package import FILES, read_package
 from tests.integration.flink.flink_cluster import replayed
+from tests.integration.tuning.made_up import SCENARIO as MADE_UP
+from tests.integration.tuning.made_up import measures, recommendation
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -129,7 +133,7 @@ def test_text_for_people_fits_the_terminal_and_has_lines_to_paste(
     assert main(again(tuned, tmp_path)) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].startswith("Set the debloat target to 20 ms: ")
-    assert max(len(line) for line in lines) <= WIDTH
+    assert max(len(line) for line in lines if not line.startswith("next: ")) <= WIDTH
     assert f"  {ENABLED}: true" in lines
     rows = [line for line in lines if line.startswith(("now: ", "target ", "unaligned"))]
     assert [row.split("  ")[0] for row in rows][:3] == [
@@ -138,7 +142,10 @@ def test_text_for_people_fits_the_terminal_and_has_lines_to_paste(
         "target 20 ms, unaligned",
     ]
     assert [row.split()[-1] for row in rows].count("set") == 1
-    assert lines[-1] == "next: netstack diagnose --from-flink http://HOST:8081  # after the change"
+    assert (
+        lines[-1]
+        == f"next: netstack verify {tmp_path}/change --from-flink http://HOST:8081  # after the change"
+    )
 
 
 @pytest.mark.long
@@ -194,12 +201,25 @@ def test_the_page_has_recommendation_pictures_and_origin(tuned: Arguments) -> No
         assert f'id="{picture}"' in page
 
 
-def test_the_change_is_printed_as_a_patch_with_its_restart(
+def test_the_change_package_has_the_change_and_its_promise(tuned: Arguments) -> None:
+    folder = out_of(tuned) / "change"
+    assert {path.name for path in folder.iterdir()} == set(FILES)
+    package, (found,) = read_package(folder), document(tuned)["recommendations"]
+    assert [each.line for each in package.changes] == found["configuration"]
+    (chosen,) = [each for each in found["settings"] if each["name"] == found["chosen"]]
+    assert package.figures["checkpoint_ms"].promised == chosen["figures"]["end_to_end_ms"]["mean"]
+    assert package.last_vertices == {"sink": ""}
+    config = (folder / "config.yaml").read_text("utf-8")
+    assert config.endswith("\n".join(["", *found["configuration"], ""]))
+
+
+def test_the_change_is_printed_as_a_patch_with_its_restart_and_the_verification(
     tuned: Arguments, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     without_pictures(monkeypatch)
     assert main([*again(tuned, tmp_path), "--as", "kubernetes"]) == 0
-    lines = capsys.readouterr().out.splitlines()
+    printed = capsys.readouterr()
+    lines = printed.out.splitlines()
     at = lines.index("  spec:")
     assert lines[at : at + 6] == [
         "  spec:",
@@ -209,6 +229,35 @@ def test_the_change_is_printed_as_a_patch_with_its_restart(
         "",
         "Restart the task managers: they read these options only when they start.",
     ]
+    following = f"netstack verify {tmp_path}/change --from-flink http://HOST:8081  # after the change"
+    assert lines[-1] == f"next: {following}"
+    assert f"wrote {tmp_path}/change, the change package" in printed.err
+
+
+def test_without_a_change_there_is_no_package_and_an_older_one_is_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    job = command_tune.TunedJob(MADE_UP, [], [], [])
+    folder = tmp_path / "change"
+    kept = recommendation(lambda name, seed: measures(300.0))
+    nothing = "wrote no change package, because the recommendation changes no option of Flink"
+    assert command_tune._write_package(folder, [kept], job) is None
+    assert capsys.readouterr().err == f"{nothing}\n"
+    assert not folder.exists()
+    changed = recommendation()
+    assert command_tune._write_package(folder, [changed], job) == folder
+    capsys.readouterr()
+    assert command_tune._write_package(folder, [kept], job) is None
+    assert capsys.readouterr().err == f"{nothing}; {folder} is of an earlier call\n"
+    for several, why in (
+        ([changed, changed], "there are several recommendations"),
+        (
+            [msgspec.structs.replace(changed, conditions={"heartbeat.timeout": "5 s"})],
+            "the recommendation holds for heartbeat.timeout 5 s only",
+        ),
+    ):
+        assert command_tune._write_package(tmp_path / "other", several, job) is None
+        assert capsys.readouterr().err == f"wrote no change package, because {why}\n"
 
 
 @pytest.mark.long

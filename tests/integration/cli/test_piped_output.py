@@ -16,6 +16,7 @@ import pytest
 from pyarrow import parquet
 
 from integration.cli.app import app, main
+from tests.integration.tuning.changed_job import write_change
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -54,6 +55,7 @@ TEXTS = {
     "compare two": ["compare", "RESULT", "RESULT"],
     "import": ["import-flink", RECORDED],
     "validate": ["validate", "--from-flink", RECORDED, "--seeds", "1"],
+    "verify": ["verify", "PACKAGE", "--from-flink", "CHANGED"],
     "lint": ["lint", "OPTIONS"],
     "checkpoints": ["checkpoints", "KEPT", "--verify"],
     "state": ["state", "KEPT"],
@@ -94,6 +96,8 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     keeps = folder / "keeps.toml"
     keeps.write_text(SMALL.format(kept=f'"execution.checkpointing.dir" = "{made["KEPT"]}"'), "utf-8")
     Path(made["OPTIONS"]).write_text("taskmanager.network.memory.buffer-debloat.enable: true\n", "utf-8")
+    made |= {"PACKAGE": str(folder / "change.json"), "CHANGED": str(folder / "changed.json")}
+    write_change(Path(made["PACKAGE"]), Path(made["CHANGED"]))
     parquet.write_table(pa.table({"key": [f"k{n % 7}" for n in range(200)], "n": range(200)}), made["ROWS"])
     assert main(["run", JOB, "--out", str(folder / "result")]) == 0
     assert main(["run", str(keeps)]) == 0

@@ -12,6 +12,7 @@ import pytest
 from integration.cli.app import main
 
 SCENARIO = Path("docs/examples/two_sources.toml")
+RECORDING = "docs/examples/wordcount_off.rest.json.gz"
 LONGEST_LINE = 1000
 """Characters of the line that says what is wrong; paths of tests are long."""
 
@@ -27,6 +28,7 @@ COMMANDS: dict[str, Callable[[str], list[str]]] = {
     "diagnose": lambda path: ["diagnose", path],
     "import-flink": lambda path: ["import-flink", path],
     "validate": lambda path: ["validate", "--from-flink", path],
+    "verify": lambda path: ["verify", path, "--from-flink", RECORDING],
     "checkpoints": lambda path: ["checkpoints", path],
     "state": lambda path: ["state", path],
 }

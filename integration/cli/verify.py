@@ -1,0 +1,45 @@
+"""The command ``netstack verify``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from ..present.documents import present
+from ..present.verification import print_verification
+from .arguments import Flag
+from .cluster_access import ANYBODY, AccessOptions
+from .exit_status import FAILED
+from .running_job_options import watching
+
+
+def verify(
+    package: Path,
+    /,
+    *,
+    from_flink: str,
+    job: str | None = None,
+    access: AccessOptions = ANYBODY,
+    json: Flag = False,
+) -> int:
+    """Compare a job after a change with the figures that a change package promises.
+
+    The exit status is 0 if the promise is kept, and 1 if it is not kept or cannot be judged.
+
+    Args:
+        package: Folder of a change package, which `netstack tune --out` writes, or its change.json.
+        from_flink: Address of Flink's web interface, such as http://localhost:8081, or a recording.
+        job: Id of the job; required if several jobs run.
+        json: Print the figures before, promised and after as one JSON document.
+    """
+    from ..flink import import_scenario
+    from ..flink.diagnose_job import NOT_JUDGED
+    from ..tuning.change_package import read_package
+    from ..tuning.verification import Verdict, verify_change
+
+    promised = read_package(package)
+    cluster = access.cluster(from_flink)
+    with watching(cluster, f"{cluster.name}: reading the job", always=True) as report:
+        imported = import_scenario(cluster, job, overrides=NOT_JUDGED, watching=report)
+    verification = verify_change(promised, imported)
+    present(verification, print_verification, json=json)
+    return 0 if verification.verdict is Verdict.KEPT else FAILED
