@@ -17,7 +17,7 @@ from integration.present.comparison import comparison_markdown, print_comparison
 from integration.present.console import to_stdout
 from netstack import InputError, Scenario
 
-from . import ordinary_jobs, policy_runs
+from . import loads, ordinary_jobs, policy_runs
 from .cluster import FOLDER, NEWEST, PORT, RELEASES, TestbedError, cache, end_left_behind, prepare
 from .debloating_steps import Step, check_steps, emulated_steps, side_by_side
 from .job_description import described
@@ -157,6 +157,8 @@ def parser() -> argparse.ArgumentParser:
         )
     policy_runs.add_options(measuring("policies", policy_runs.run))
     ordinary_jobs.add_options(measuring("jobs", ordinary_jobs.run))
+    loads.add_load_options(measuring("load", loads.load))
+    loads.add_outage_options(measuring("outage", loads.outage))
     return top
 
 

@@ -53,8 +53,9 @@ class Processes:
     def ids(self) -> Mapping[str, int]:
         return {name: process.pid for name, process in self._running.items()}
 
-    def start(self, name: str, command: Sequence[str]) -> None:
-        with (self._folder / f"{name}.out").open("wb") as out:
+    def start(self, name: str, command: Sequence[str], cores: Iterable[int] = ()) -> None:
+        """Start a process, on certain cores only if there are any."""
+        with (self._folder / f"{name}.out").open("wb") as out, _on(cores):
             # A group of its own: Ctrl-C is for us, and we end these in order.
             self._running[name] = subprocess.Popen(
                 command, stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT,
@@ -86,6 +87,17 @@ class Processes:
                 process.kill()
                 process.wait()
         (self._folder / _NOTE).unlink(missing_ok=True)
+
+
+@contextmanager
+def _on(cores: Iterable[int]) -> Iterator[None]:
+    """Let this thread, and the processes that it starts, run on some cores while the block runs."""
+    allowed = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, set(cores) or allowed)
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, allowed)
 
 
 def _spelt(name: str) -> str:
@@ -148,12 +160,13 @@ class Rest:
     def cancel(self, job: str) -> None:
         self._ask("PATCH", f"/jobs/{job}?mode=cancel")
 
-    def run_jar(self, jar: Path, entry: str, arguments: list[str]) -> str:
-        """Run a job of a jar; returns its id."""
+    def run_jar(self, jar: Path, entry: str, arguments: list[str], checkpoint: str | None = None) -> str:
+        """Run a job of a jar, from the checkpoint at a path if there is one; returns its id."""
         with jar.open("rb") as file:
             kept = self._ask("POST", "/jars/upload", files={"jarfile": (jar.name, file)})
         of_jar = kept["filename"].rpartition("/")[2]
-        job = self.post(f"/jars/{of_jar}/run", {"entryClass": entry, "programArgsList": arguments})
+        body = {"entryClass": entry, "programArgsList": arguments, "savepointPath": checkpoint}
+        job = self.post(f"/jars/{of_jar}/run", body)
         return str(job["jobid"])
 
     def _ask(self, method: str, path: str, **content: Any) -> Any:
@@ -361,6 +374,11 @@ class Layout:
     """Options of Flink; the testbed adds its own."""
     network_bytes: int = 256 << 20
     """Network memory of each task manager."""
+    cores: Sequence[Sequence[int]] = ()
+    """Cores of each task manager, counted from 0 among those of this process.
+
+    A task manager without cores has no limit. If the sequence is empty, no task manager has a limit.
+    """
     policy: str = "flink"
     steps: bool = False
     """Whether task managers write down each step of debloating, which `debloating_steps` reads."""
@@ -380,13 +398,13 @@ class Cluster:
         self.rest = rest
         self._software = software
 
-    def submit(self, entry: str, arguments: list[str]) -> str:
-        """Run a job of ours; returns its id once all its subtasks run.
+    def submit(self, entry: str, arguments: list[str], checkpoint: str | None = None) -> str:
+        """Run a job of ours, from a checkpoint if there is one; returns its id once all its subtasks run.
 
         Raises:
             TestbedError: it does not come to that.
         """
-        job = self.rest.run_jar(self._software.jobs, entry, arguments)
+        job = self.rest.run_jar(self._software.jobs, entry, arguments, checkpoint)
         deadline = time.monotonic() + _PATIENCE_S
         while time.monotonic() < deadline:
             self.check(job)
@@ -432,6 +450,7 @@ def cluster(software: Software, layout: Layout, port: int = PORT) -> Iterator[Cl
         raise TestbedError(f"another run is going on with {cache()}; wait for it, or end it") from None
     try:
         _check_free(folder, port)
+        _check_cores(layout)
         shutil.rmtree(folder, ignore_errors=True)
         (folder / "conf").mkdir(parents=True)
         processes, rest = Processes(folder), Rest(port)
@@ -461,6 +480,12 @@ def _check_free(folder: Path, port: int) -> None:
             raise TestbedError(f"port {port} of 127.0.0.1 is taken; name another one by --port") from None
 
 
+def _check_cores(layout: Layout) -> None:
+    needed = 1 + max((core for cores in layout.cores for core in cores), default=-1)
+    if needed > (there := len(os.sched_getaffinity(0))):
+        raise TestbedError(f"the scenario's machines need {needed} cores, but this machine has {there}")
+
+
 def _free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
@@ -476,16 +501,19 @@ def _start(software: Software, layout: Layout, folder: Path, processes: Processe
     (conf / "log4j.properties").write_text(_LOGGING, "utf-8")
     opened = [f"--add-{kind}={what}=ALL-UNNAMED" for kind, names in _OPENED.items() for what in names]
 
-    def start(name: str, memory: Sequence[str], entry: str, arguments: Sequence[str]) -> None:
+    def start(
+        name: str, memory: Sequence[str], entry: str, arguments: Sequence[str], cores: Sequence[int] = ()
+    ) -> None:
         logging = [
             f"-Dlog.file={folder}/{name}.log",
             f"-Dlog4j.configurationFile=file:{conf}/log4j.properties",
         ]
         java = ["java", *memory, "-XX:+UseG1GC", *opened, *logging, "-cp", software.class_path, entry]
-        processes.start(name, [*java, "--configDir", str(conf), *arguments])
+        processes.start(name, [*java, "--configDir", str(conf), *arguments], cores)
 
     entry = "org.apache.flink.runtime.entrypoint.StandaloneSessionClusterEntrypoint"
     start(JOB_MANAGER, ["-Xmx768m"], entry, ["--executionMode", "cluster"])
+    ours = sorted(os.sched_getaffinity(0))
     direct = layout.network_bytes + _OTHER_DIRECT_BYTES
     memory = [f"-Xmx{_HEAP_MB}m", f"-XX:MaxDirectMemorySize={direct}"]
     for number, room in enumerate(layout.task_managers):
@@ -503,7 +531,9 @@ def _start(software: Software, layout: Layout, folder: Path, processes: Processe
         if room:
             placing["external-resources"] = ";".join(room)
         given = [part for key, value in placing.items() for part in ("-D", f"{key}={value}")]
-        start(name, [*memory, *agent], "org.apache.flink.runtime.taskexecutor.TaskManagerRunner", given)
+        cores = [ours[core] for core in layout.cores[number]] if layout.cores else []
+        entry = "org.apache.flink.runtime.taskexecutor.TaskManagerRunner"
+        start(name, [*memory, *agent], entry, given, cores)
 
 
 def steps_file(folder: Path, task_manager: str) -> Path:

@@ -144,7 +144,9 @@ def _about_the_whole(scenario: Scenario) -> Iterator[Problem]:
             if getattr(given, each.name) != getattr(usual, each.name):
                 key = each.name.removesuffix("_bytes_per_s").removesuffix("_s")
                 yield f"{section}.{key}", "is set, but a real machine has its own; drop it"
-    for key in ("machines", "faults", "changes", "savepoints"):
+    if any(machine.cores % 1 for machine in scenario.machines):
+        yield "machines", "have a part of a core, but a task manager runs on whole cores; round it"
+    for key in ("faults", "changes", "savepoints"):
         if getattr(scenario, key):
             yield key.replace("savepoints", "savepoints_at"), "cannot be made in a real Flink here; drop it"
     if scenario.manual_checkpoints_s:
@@ -245,8 +247,10 @@ _SHUFFLE = {"shuffle-service-factory.class": "org.apache.flink.runtime.io.networ
 Document = dict[str, Any]
 
 
-def described(scenario: Scenario) -> Document:
+def described(scenario: Scenario, *, logged: bool = False) -> Document:
     """Return the description of a scenario's job, as `Description.java` has it.
+
+    `logged`: paced sources read a log that others fill, also while the job is down.
 
     Raises:
         ScenarioError: Flink cannot run such a job here.
@@ -254,10 +258,12 @@ def described(scenario: Scenario) -> Document:
     check(scenario)
     places = {vertex.name: place for place, vertex in enumerate(in_order(scenario))}
     groups = placement_of(scenario).groups
-    return {
-        "name": scenario.name,
-        "vertices": [_vertex(scenario, vertex, groups[vertex.name], places) for vertex in in_order(scenario)],
-    }
+    vertices = [_vertex(scenario, vertex, groups[vertex.name], places) for vertex in in_order(scenario)]
+    if logged:
+        for vertex in vertices:
+            if "source" in vertex:
+                vertex["source"]["logged"] = True
+    return {"name": scenario.name, "vertices": vertices}
 
 
 def in_order(scenario: Scenario) -> list[Vertex]:
@@ -283,8 +289,20 @@ def layout_of(scenario: Scenario) -> Layout:
         task_managers=placement.rooms,
         options=options,
         policy=scenario.config.debloat_policy,
+        cores=_cores_of(scenario),
         **({} if network is None else {"network_bytes": network}),
     )
+
+
+def _cores_of(scenario: Scenario) -> list[list[int]]:
+    """The cores of each task manager, in the scenario's order: each machine has cores of its own."""
+    of: dict[str, list[int]] = {}
+    first = 0
+    for machine in scenario.machines:
+        cores = list(range(first, first + int(machine.cores)))
+        of |= dict.fromkeys(machine.task_managers, cores)
+        first += len(cores)
+    return [of.get(manager, []) for manager in scenario.task_managers] if of else []
 
 
 def _vertex(scenario: Scenario, vertex: Vertex, group: str, places: Mapping[str, int]) -> Document:

@@ -102,6 +102,8 @@ class Samples:
     """Values over time: ``series[vertex][metric][subtask][sample]`` at ``times[sample]``, or None."""
 
     vertices: Sequence[JobVertex]
+    metrics: Mapping[str, str] = field(default_factory=lambda: METRICS)
+    """Of each metric the pattern of its full name."""
     times: list[float] = field(default_factory=list)
     series: list[dict[str, list[list[float | None]]]] = field(default_factory=list)
     _names: dict[str, dict[str, list[str]]] = field(default_factory=dict)
@@ -125,7 +127,7 @@ class Samples:
         if len(known) < len(_COUNTERS) + len(_POOLS):
             listed = rest.get(f"/jobs/{job}/vertices/{vertex.id}/metrics")
             full = sorted({each["id"].partition(".")[2] for each in listed if each["id"].startswith("0.")})
-            for metric, pattern in METRICS.items():
+            for metric, pattern in self.metrics.items():
                 if names := [name for name in full if re.fullmatch(pattern, name)]:
                     known[metric] = names
         return known
@@ -277,6 +279,15 @@ def _metrics(series: Series, times: Sequence[float], samples: Sequence[int]) -> 
     return figures
 
 
+def growth(
+    times: Sequence[float], values: Sequence[float | None], window: tuple[float, float]
+) -> float | None:
+    """Return how fast a value grows per second in a window; None: there are too few samples."""
+    begin, end = window
+    known = [(at, value) for at, value in zip(times, values, strict=False) if value is not None]
+    return _slope([(at, value) for at, value in known if begin <= at < end])
+
+
 def _slope(points: Sequence[tuple[float, float]]) -> float | None:
     """How fast a counter grows, by least squares."""
     if len(points) < _LEAST_SAMPLES:
@@ -316,7 +327,7 @@ def measure(
     load = Load()
     layout = dataclasses.replace(layout_of(scenario), steps=steps is not None)
     with cluster(software, layout, port) as running:
-        job, ran, vertices = _submitted(running, scenario, json.dumps(description))
+        job, ran, vertices = submitted(running, scenario, json.dumps(description))
         if layout.changed:
             check_agent(running)
         load.begin(running)
@@ -363,13 +374,20 @@ def outcome(document: Mapping[str, Any]) -> str:
     return f"end to end {times}" if times else "no checkpoint was completed in time"
 
 
-def _submitted(
-    running: Cluster, scenario: Scenario, description: str
+def submitted(
+    running: Cluster, scenario: Scenario, description: str, checkpoint: str | None = None
 ) -> tuple[str, Scenario, list[JobVertex]]:
-    """Run the job, if possible with every subtask where the scenario has it."""
+    """Run the job, if possible with every subtask where the scenario has it.
+
+    Returns its id, the scenario as it was placed, and the vertices, sources first. `checkpoint`: the path of
+    the checkpoint from which the job starts.
+
+    Raises:
+        TestbedError: the job does not run.
+    """
     names = [vertex.name for vertex in in_order(scenario)]
     for left in reversed(range(_TRIES)):
-        job = running.submit(ENTRY, [description])
+        job = running.submit(ENTRY, [description], checkpoint)
         vertices = vertices_of(running.rest, job, names)
         occupied = {
             vertex.name: [scenario.task_managers[int(name[2:])] for name in vertex.task_managers]
@@ -387,19 +405,28 @@ def _submitted(
 
 
 def sampled(
-    running: Cluster, job: str, vertices: Sequence[JobVertex], seconds: float
+    running: Cluster,
+    job: str,
+    vertices: Sequence[JobVertex],
+    seconds: float,
+    *,
+    metrics: Mapping[str, str] = METRICS,
+    enough: Callable[[Samples], bool] = lambda samples: False,
 ) -> tuple[Samples, float]:
-    """Take a sample each second; returns them, and when the first was taken, in ms since 1970.
+    """Take a sample each second, until there is `enough`; returns them, and when the first was taken, in ms
+    since 1970.
 
     Raises:
         TestbedError: the cluster or the job has failed meanwhile.
     """
-    samples = Samples(vertices)
+    samples = Samples(vertices, metrics)
     began = time.time()
     for number in range(int(seconds)):
         time.sleep(max(0.0, began + number - time.time()))
         running.check(job)
         samples.take(running.rest, job, time.time() - began)
+        if enough(samples):
+            break
     return samples, began * 1000
 
 

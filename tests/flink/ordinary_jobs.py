@@ -94,6 +94,11 @@ class Asked(NamedTuple):
         return self.setting.startswith(BURN)
 
     @property
+    def arguments(self) -> list[str]:
+        """Those of the Java job."""
+        return [self.job, *(["burn"] if self.burns else [])]
+
+    @property
     def options(self) -> dict[str, str]:
         return {"execution.checkpointing.interval": "2 s", **_options_of(self.setting.removeprefix(BURN))}
 
@@ -166,21 +171,24 @@ def asked_for(text: str, release: str = NEWEST) -> Asked:
     return asked
 
 
-def _measure(asked: Asked, options: argparse.Namespace) -> None:
+def layout_of(asked: Asked) -> Layout:
+    """Return the cluster of a job: its task managers, and the options of its setting."""
     kind = JOBS[asked.job]
-    layout = Layout(
+    return Layout(
         task_managers=[{}] * kind.task_managers,
         slots=kind.slots,
         options=asked.options,
         network_bytes=_NETWORK_BYTES,
-        policy=options.policy,
-        steps=options.steps,
     )
+
+
+def _measure(asked: Asked, options: argparse.Namespace) -> None:
+    layout = dataclasses.replace(layout_of(asked), policy=options.policy, steps=options.steps)
     name = asked.name if options.policy == _FLINKS else f"{asked.name}.{options.policy}"
     options.out.mkdir(parents=True, exist_ok=True)
     recording = options.out / f"{name}.rest.json.gz"
     with cluster(prepare(options.flink), layout, options.port) as running:
-        job = running.submit(kind.entry, [asked.job, *(["burn"] if asked.burns else [])])
+        job = running.submit(JOBS[asked.job].entry, asked.arguments)
         if layout.changed:
             check_agent(running)
         document, began_ms = _document(running, job, asked, options)

@@ -138,6 +138,31 @@ def test_the_note_of_processes_that_are_others_now_ends_nobody(tmp_path: Path) -
     other.wait()
 
 
+def test_a_process_runs_on_the_cores_that_it_is_given(tmp_path: Path) -> None:
+    allowed = os.sched_getaffinity(0)
+    core = min(allowed)
+    processes = Processes(tmp_path)
+    told = "import os; print(*os.sched_getaffinity(0))"
+    processes.start("tm0", [sys.executable, "-c", told], [core])
+    processes.start("tm1", [sys.executable, "-c", told])
+    for process in processes._running.values():
+        process.wait()
+    assert (tmp_path / "tm0.out").read_text("utf-8") == f"{core}\n"
+    assert set(map(int, (tmp_path / "tm1.out").read_text("utf-8").split())) == allowed
+    assert os.sched_getaffinity(0) == allowed
+    processes.end()
+
+
+def test_a_cluster_that_needs_more_cores_than_there_are_is_refused() -> None:
+    there = len(os.sched_getaffinity(0))
+    layout = Layout(task_managers=[{}], cores=[[there]])
+    with (
+        pytest.raises(TestbedError, match=f"machines need {there + 1} cores, but this machine has {there}"),
+        cluster(NOTHING, layout, 0),
+    ):
+        pass
+
+
 def test_a_task_manager_that_ends_is_named_with_its_log(tmp_path: Path) -> None:
     processes = Processes(tmp_path)
     processes.start("jm", [sys.executable, "-c", WAITS])

@@ -172,6 +172,21 @@ def test_the_cluster_gets_the_options_and_the_policy(tmp_path: Path) -> None:
     assert "shuffle-service-factory.class" not in layout_of(scenario_of(tmp_path)).options
 
 
+def test_each_machine_has_cores_of_its_own(tmp_path: Path) -> None:
+    text = """
+[[machines]]
+cores = 2
+task_managers = ["sink", "orders"]
+[[machines]]
+cores = 1
+task_managers = ["join"]
+"""
+    scenario = scenario_of(tmp_path, top=text)
+    assert scenario.task_managers == ("sink", "orders", "payments", "join")
+    assert layout_of(scenario).cores == [[0, 1], [0, 1], [], [2]]
+    assert layout_of(scenario_of(tmp_path)).cores == []
+
+
 def test_vertices_share_slots_where_they_agree_on_the_task_managers(tmp_path: Path) -> None:
     scenario = scenario_of(tmp_path)
     apart = placement_of(scenario)
@@ -204,7 +219,10 @@ REFUSED = {
     "preset": ({"flink": 'preset = "flink-1.20"'}, "preset: is flink-1.20"),
     "cost": ({"top": '[costs]\nwake_up = "1 ms"'}, "costs.wake_up: is set"),
     "link": ({"top": '[link]\nlatency = "1 ms"'}, "link.latency: is set"),
-    "machines": ({"top": '[[machines]]\ncores = 2\ntask_managers = ["sink"]'}, "machines: cannot"),
+    "machines": (
+        {"top": '[[machines]]\ncores = 1.5\ntask_managers = ["sink"]'},
+        "machines: have a part of a core",
+    ),
     "changes": ({"top": '[[changes]]\nat = "5 s"\nvertex = "sink"\nservice = "1 ms"'}, "changes: cannot"),
     "faults": (
         {"top": '[[faults]]\nkind = "kill_subtask"\nvertex = "sink"\nsubtask = 0\nat = "9 s"'},

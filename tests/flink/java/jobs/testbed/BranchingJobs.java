@@ -6,7 +6,6 @@ import org.apache.flink.api.common.typeinfo.Types;
 import org.apache.flink.api.java.tuple.Tuple3;
 import org.apache.flink.streaming.api.datastream.DataStream;
 import org.apache.flink.streaming.api.datastream.SingleOutputStreamOperator;
-import org.apache.flink.streaming.api.environment.StreamExecutionEnvironment;
 import org.apache.flink.streaming.api.functions.ProcessFunction;
 import org.apache.flink.streaming.api.functions.sink.v2.DiscardingSink;
 import org.apache.flink.streaming.api.windowing.assigners.EventTimeSessionWindows;
@@ -17,8 +16,8 @@ import org.apache.flink.util.OutputTag;
 final class BranchingJobs {
     private final OrdinaryJobs jobs;
 
-    BranchingJobs(StreamExecutionEnvironment environment, boolean burns) {
-        jobs = new OrdinaryJobs(environment, burns);
+    BranchingJobs(OrdinaryJobs jobs) {
+        this.jobs = jobs;
     }
 
     /** Readings go to a scorer by key, at 1.2 ms each, which passes one of eight on, and to a cheap archive. */

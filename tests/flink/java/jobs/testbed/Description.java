@@ -34,6 +34,8 @@ public final class Description implements Serializable {
         public double catchUpSeconds;
         /** The records of so many seconds come at once; 0: one by one. */
         public double burstSeconds;
+        /** Whether paced records come from a log that others fill, also while the job is down. */
+        public boolean logged;
         /** 0: any 64-bit number is a key. */
         public int keys;
         public double zipf;

@@ -1,6 +1,7 @@
 package testbed;
 
 import java.io.Serializable;
+import java.nio.ByteBuffer;
 import java.util.List;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.Executors;
@@ -17,8 +18,13 @@ import org.apache.flink.api.connector.source.SplitEnumeratorContext;
 import org.apache.flink.core.io.InputStatus;
 import org.apache.flink.core.io.SimpleVersionedSerializer;
 
-/** An endless source: as fast as possible, evenly paced, or in bursts. It has no splits and keeps no state. */
-public final class Generator<T> implements Source<T, Generator.NoSplit, Integer> {
+/**
+ * An endless source: as fast as possible, evenly paced, or in bursts.
+ *
+ * A paced source may read a log, which others fill at its rate, also while the job is down. Then each reader keeps
+ * its position in checkpoints, and reads late records as fast as it can. Any other source has no state.
+ */
+public final class Generator<T> implements Source<T, Generator.Position, Integer> {
     /** Makes record number `place` of a subtask; `mixed` is a random number of its own. */
     public interface Maker<T> extends Serializable {
         T make(long place, long mixed);
@@ -29,12 +35,14 @@ public final class Generator<T> implements Source<T, Generator.NoSplit, Integer>
         Maker<T> create();
     }
 
-    /** How records are paced; rates are records per second of each subtask, cyclic, 0: as fast as possible. */
-    public record Pace(double[] rates, int batch, double catchUpSeconds, double burstSeconds) implements Serializable {
-        public static Pace of(double... rates) {
-            return new Pace(rates, 1, 0.05, 0);
-        }
-    }
+    /**
+     * How records are paced.
+     *
+     * rates: records per second of each subtask, cyclic, 0: as fast as possible; catchUpSeconds: the greatest delay
+     * that is made up for, except in a log; logged: whether paced records come from a log.
+     */
+    public record Pace(double[] rates, int batch, double catchUpSeconds, double burstSeconds, boolean logged)
+            implements Serializable {}
 
     private final Makers<T> makers;
     private final Pace pace;
@@ -50,20 +58,27 @@ public final class Generator<T> implements Source<T, Generator.NoSplit, Integer>
     }
 
     @Override
-    public SourceReader<T, NoSplit> createReader(SourceReaderContext context) {
+    public SourceReader<T, Position> createReader(SourceReaderContext context) {
         int subtask = context.getIndexOfSubtask();
         double rate = pace.rates()[subtask % pace.rates().length];
-        return new Reader<>(makers.create(), pace, rate, Keys.mix(subtask + 1));
+        Reader<T> reader = new Reader<>(makers.create(), pace, rate, Keys.mix(subtask + 1));
+        if (reader.logged) {
+            context.metricGroup().setPendingRecordsGauge(reader::pending);
+        }
+        return reader;
     }
 
-    private static final class Reader<T> implements SourceReader<T, NoSplit> {
+    private static final class Reader<T> implements SourceReader<T, Position> {
         private static final long LEAST_WAIT_NS = 1_000_000L;
 
         private final Maker<T> maker;
         private final Pace pace;
         private final double rate;
         private final long seed;
+        private final boolean logged;
         private long made;
+        /** When the log began, or 0: it begins with this reader. */
+        private long logBegunMs;
         private long begunNs;
         private double dueNs;
         private ScheduledExecutorService timer;
@@ -74,11 +89,14 @@ public final class Generator<T> implements Source<T, Generator.NoSplit, Integer>
             this.pace = pace;
             this.rate = rate;
             this.seed = seed;
+            logged = pace.logged() && rate > 0;
         }
 
         @Override
         public void start() {
-            begunNs = System.nanoTime();
+            long nowMs = System.currentTimeMillis();
+            logBegunMs = logBegunMs > 0 ? logBegunMs : nowMs;
+            begunNs = System.nanoTime() - TimeUnit.MILLISECONDS.toNanos(nowMs - logBegunMs);
             if (rate > 0) {
                 timer = Executors.newSingleThreadScheduledExecutor(work -> {
                     Thread thread = new Thread(work, "pace of a generator");
@@ -116,8 +134,23 @@ public final class Generator<T> implements Source<T, Generator.NoSplit, Integer>
                 double perBurst = rate * pace.burstSeconds();
                 return Math.floor((made + 1e-9) / perBurst) * periodNs;
             }
+            if (logged) {
+                return made * 1e9 / rate;
+            }
             dueNs = Math.max(dueNs, now - pace.catchUpSeconds() * 1e9);
             return dueNs;
+        }
+
+        /** How many records are in the log that this reader has not emitted. */
+        private long pending() {
+            if (begunNs == 0) {
+                return 0; // not started yet
+            }
+            double seconds = (System.nanoTime() - begunNs) / 1e9;
+            double arrived = pace.burstSeconds() > 0
+                    ? (Math.floor(seconds / pace.burstSeconds()) + 1) * rate * pace.burstSeconds()
+                    : seconds * rate + 1;
+            return Math.max(0, (long) (arrived + 1e-9) - made);
         }
 
         @Override
@@ -126,12 +159,18 @@ public final class Generator<T> implements Source<T, Generator.NoSplit, Integer>
         }
 
         @Override
-        public List<NoSplit> snapshotState(long checkpointId) {
-            return List.of();
+        public List<Position> snapshotState(long checkpointId) {
+            return logged ? List.of(new Position(logBegunMs, made)) : List.of();
         }
 
+        /** Called before the start, and only with what this subtask has stored. */
         @Override
-        public void addSplits(List<NoSplit> splits) {}
+        public void addSplits(List<Position> splits) {
+            for (Position position : splits) {
+                logBegunMs = position.logBegunMs();
+                made = position.made();
+            }
+        }
 
         @Override
         public void notifyNoMoreSplits() {}
@@ -144,14 +183,15 @@ public final class Generator<T> implements Source<T, Generator.NoSplit, Integer>
         }
     }
 
-    public static final class NoSplit implements SourceSplit, Serializable {
+    /** Where a reader is in its log; the log began at a time in ms since 1970. */
+    public record Position(long logBegunMs, long made) implements SourceSplit {
         @Override
         public String splitId() {
-            return "none";
+            return "log";
         }
     }
 
-    private static final class NoEnumerator implements SplitEnumerator<NoSplit, Integer> {
+    private static final class NoEnumerator implements SplitEnumerator<Position, Integer> {
         @Override
         public void start() {}
 
@@ -159,7 +199,7 @@ public final class Generator<T> implements Source<T, Generator.NoSplit, Integer>
         public void handleSplitRequest(int subtask, String host) {}
 
         @Override
-        public void addSplitsBack(List<NoSplit> splits, int subtask) {}
+        public void addSplitsBack(List<Position> splits, int subtask) {}
 
         @Override
         public void addReader(int subtask) {}
@@ -173,41 +213,59 @@ public final class Generator<T> implements Source<T, Generator.NoSplit, Integer>
         public void close() {}
     }
 
-    /** Keeps nothing of a value, and gives always the same one. */
-    private record Always<E>(E value) implements SimpleVersionedSerializer<E> {
+    private static final class OfPosition implements SimpleVersionedSerializer<Position> {
         @Override
         public int getVersion() {
             return 1;
         }
 
         @Override
-        public byte[] serialize(E ignored) {
+        public byte[] serialize(Position position) {
+            return ByteBuffer.allocate(2 * Long.BYTES).putLong(position.logBegunMs).putLong(position.made).array();
+        }
+
+        @Override
+        public Position deserialize(int version, byte[] bytes) {
+            ByteBuffer buffer = ByteBuffer.wrap(bytes);
+            return new Position(buffer.getLong(), buffer.getLong());
+        }
+    }
+
+    /** The enumerator keeps nothing. */
+    private static final class OfNothing implements SimpleVersionedSerializer<Integer> {
+        @Override
+        public int getVersion() {
+            return 1;
+        }
+
+        @Override
+        public byte[] serialize(Integer ignored) {
             return new byte[0];
         }
 
         @Override
-        public E deserialize(int version, byte[] bytes) {
-            return value;
+        public Integer deserialize(int version, byte[] bytes) {
+            return 0;
         }
     }
 
     @Override
-    public SplitEnumerator<NoSplit, Integer> createEnumerator(SplitEnumeratorContext<NoSplit> context) {
+    public SplitEnumerator<Position, Integer> createEnumerator(SplitEnumeratorContext<Position> context) {
         return new NoEnumerator();
     }
 
     @Override
-    public SplitEnumerator<NoSplit, Integer> restoreEnumerator(SplitEnumeratorContext<NoSplit> context, Integer state) {
+    public SplitEnumerator<Position, Integer> restoreEnumerator(SplitEnumeratorContext<Position> context, Integer state) {
         return new NoEnumerator();
     }
 
     @Override
-    public SimpleVersionedSerializer<NoSplit> getSplitSerializer() {
-        return new Always<>(new NoSplit());
+    public SimpleVersionedSerializer<Position> getSplitSerializer() {
+        return new OfPosition();
     }
 
     @Override
     public SimpleVersionedSerializer<Integer> getEnumeratorCheckpointSerializer() {
-        return new Always<>(0);
+        return new OfNothing();
     }
 }

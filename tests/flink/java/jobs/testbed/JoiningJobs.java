@@ -11,7 +11,6 @@ import org.apache.flink.api.common.typeinfo.Types;
 import org.apache.flink.api.java.tuple.Tuple3;
 import org.apache.flink.streaming.api.datastream.AsyncDataStream;
 import org.apache.flink.streaming.api.datastream.DataStream;
-import org.apache.flink.streaming.api.environment.StreamExecutionEnvironment;
 import org.apache.flink.streaming.api.functions.async.ResultFuture;
 import org.apache.flink.streaming.api.functions.async.RichAsyncFunction;
 import org.apache.flink.streaming.api.functions.co.KeyedBroadcastProcessFunction;
@@ -23,8 +22,8 @@ import org.apache.flink.util.Collector;
 final class JoiningJobs {
     private final OrdinaryJobs jobs;
 
-    JoiningJobs(StreamExecutionEnvironment environment, boolean burns) {
-        jobs = new OrdinaryJobs(environment, burns);
+    JoiningJobs(OrdinaryJobs jobs) {
+        this.jobs = jobs;
     }
 
     /** Payments as fast as possible, each checked in 1 ms by 200 rules a second, which every subtask gets. */

@@ -1,6 +1,7 @@
 package testbed;
 
 import java.time.Duration;
+import java.util.List;
 import org.apache.flink.api.common.eventtime.WatermarkStrategy;
 import org.apache.flink.api.common.functions.AggregateFunction;
 import org.apache.flink.api.common.functions.OpenContext;
@@ -24,8 +25,10 @@ import org.apache.flink.streaming.api.windowing.windows.TimeWindow;
 import org.apache.flink.util.Collector;
 
 /**
- * Jobs as people write them, with Flink's own operators, chains and slot sharing. Arguments: the job's name, and
- * "burn" where costs are to be processor time instead of sleep.
+ * Jobs as people write them, with Flink's own operators, chains and slot sharing. Arguments: the job's name, and in
+ * any order "burn" where costs are to be processor time instead of sleep; "rate=R" for the records per second of
+ * each subtask of a source that is as fast as possible otherwise; "load=F" for a factor of all rates; "logged" for
+ * sources that read a log.
  */
 public final class OrdinaryJobs {
     private static final TypeInformation<Tuple2<String, Integer>> WORD = TypeInformation.of(new TypeHint<>() {});
@@ -33,19 +36,29 @@ public final class OrdinaryJobs {
 
     private final StreamExecutionEnvironment environment;
     private final boolean burns;
+    private final double unpacedRate;
+    private final double load;
+    private final boolean logged;
 
-    OrdinaryJobs(StreamExecutionEnvironment environment, boolean burns) {
+    private OrdinaryJobs(StreamExecutionEnvironment environment, List<String> given) {
         this.environment = environment;
-        this.burns = burns;
+        burns = given.contains("burn");
+        unpacedRate = number(given, "rate=", 0);
+        load = number(given, "load=", 1);
+        logged = given.contains("logged");
+    }
+
+    private static double number(List<String> given, String name, double otherwise) {
+        return given.stream().filter(each -> each.startsWith(name))
+                .mapToDouble(each -> Double.parseDouble(each.substring(name.length()))).findFirst().orElse(otherwise);
     }
 
     public static void main(String[] args) throws Exception {
         StreamExecutionEnvironment environment = StreamExecutionEnvironment.getExecutionEnvironment();
         environment.getConfig().enableObjectReuse();
-        boolean burns = args.length > 1 && args[1].equals("burn");
-        OrdinaryJobs jobs = new OrdinaryJobs(environment, burns);
-        BranchingJobs branching = new BranchingJobs(environment, burns);
-        JoiningJobs joining = new JoiningJobs(environment, burns);
+        OrdinaryJobs jobs = new OrdinaryJobs(environment, List.of(args).subList(1, args.length));
+        BranchingJobs branching = new BranchingJobs(jobs);
+        JoiningJobs joining = new JoiningJobs(jobs);
         switch (args[0]) {
             case "wordcount" -> jobs.wordCount();
             case "enrich" -> jobs.enrich();
@@ -68,13 +81,17 @@ public final class OrdinaryJobs {
         return new ServiceTime(new double[][] {{0, micros / 1e6}}, factors, burns);
     }
 
+    private Generator.Pace pace(double rate) {
+        return new Generator.Pace(new double[] {(rate > 0 ? rate : unpacedRate) * load}, 1, 0.05, 0, logged);
+    }
+
     /** Events (key, time in ms, payload) with keys by Zipf's law, at a rate of each subtask. */
     DataStream<Tuple3<Long, Long, byte[]>> events(
             String name, int parallelism, double rate, int payloadBytes, Keys keys, boolean timed) {
         Generator<Tuple3<Long, Long, byte[]>> generator = new Generator<>(() -> {
             byte[] payload = new byte[payloadBytes];
             return (place, mixed) -> Tuple3.of(keys.draw(mixed), System.currentTimeMillis(), payload);
-        }, Generator.Pace.of(rate));
+        }, pace(rate));
         WatermarkStrategy<Tuple3<Long, Long, byte[]>> watermarks = !timed
                 ? WatermarkStrategy.noWatermarks()
                 : WatermarkStrategy.<Tuple3<Long, Long, byte[]>>forBoundedOutOfOrderness(Duration.ofMillis(200))
@@ -90,7 +107,7 @@ public final class OrdinaryJobs {
     /** Lines of ten words, split in the source's chain; words by key; a count of each, 100 us a word. */
     private void wordCount() {
         Keys words = new Keys(10_000, 1.0);
-        environment.fromSource(new Generator<>(() -> (place, mixed) -> line(words, mixed), Generator.Pace.of(0)),
+        environment.fromSource(new Generator<>(() -> (place, mixed) -> line(words, mixed), pace(0)),
                         WatermarkStrategy.noWatermarks(), "lines", Types.STRING)
                 .setParallelism(4)
                 .process(new Tokenizer()).name("tokenizer").returns(WORD).setParallelism(4)

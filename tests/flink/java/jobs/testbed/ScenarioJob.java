@@ -59,7 +59,8 @@ public final class ScenarioJob {
         Description.SourceSpec spec = vertex.source;
         int bytes = spec.payloadBytes;
         Keys keys = spec.keys > 0 ? new Keys(spec.keys, spec.zipf, spec.mostFrequent) : null;
-        Generator.Pace pace = new Generator.Pace(spec.rates, spec.batch, spec.catchUpSeconds, spec.burstSeconds);
+        Generator.Pace pace = new Generator.Pace(
+                spec.rates, spec.batch, spec.catchUpSeconds, spec.burstSeconds, spec.logged);
         Generator<byte[]> generator = new Generator<>(() -> {
             byte[] record = new byte[bytes];
             return (number, mixed) -> {
