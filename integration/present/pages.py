@@ -117,7 +117,7 @@ def write_report(
         subtasks={run: subtask_rows(result) for run, result in results.items()},
         subtask_columns=SUBTASK_COLUMNS,
         several_windows=any(len(result.steady) > 1 for result in runs),
-        obtained={run: how_obtained(result, command) for run, result in results.items()},
+        obtained=how_obtained(results, command),
         scenarios={run: _pretty(scenario_document(result.scenario)) for run, result in results.items()},
         specs=_drawings(pictures),
         detail={
@@ -162,7 +162,7 @@ def write_differences(
         graph_note=NOTE,
         charts=pictures,
         facts={name: job_facts(result) for name, result in results.items()},
-        obtained={name: how_obtained(result, command) for name, result in results.items()},
+        obtained=how_obtained(results, command),
         scenarios={name: _pretty(document_of(result)) for name, result in results.items()},
         specs=_drawings(pictures),
     )
@@ -235,6 +235,8 @@ def write_tuning(
         ("Command", tuning.command),
         *(("Note", note) for note in tuning.notes),
     ]
+    said = {name for name, _ in obtained}
+    obtained += [fact for fact in how_obtained(results, tuning.command) if fact[0] not in said]
     scenarios = {run: _pretty(scenario_document(result.scenario)) for run, result in results.items()}
     page = render_page(
         "tuning.html.jinja",
@@ -249,7 +251,6 @@ def write_tuning(
         runs=list(results),
         run_charts=over_time,
         obtained=[(name, text) for name, text in obtained if text],
-        runs_obtained={run: how_obtained(result, tuning.command) for run, result in results.items()},
         scenarios=scenarios or {"as it is": _pretty(tuning.scenario)},
         specs=_drawings([*of_sweep, *over_time]),
     )

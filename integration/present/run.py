@@ -6,7 +6,7 @@ Facts and tables are texts. Pages, notebooks and the demo show the same texts.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import PurePath
 from typing import NamedTuple
 
@@ -87,16 +87,38 @@ def job_facts(result: Result, *, origins: bool = True) -> list[Fact]:
     ]
 
 
-def how_obtained(result: Result, command: str) -> list[Fact]:
-    """Return the facts that are needed to reproduce a result."""
+def how_obtained(results: Mapping[str, Result], command: str) -> list[Fact]:
+    """Return the facts that are needed to reproduce results, given by the name of the run.
+
+    A fact that differs between runs has a line for each run, which begins with the run's name.
+    """
     facts = [
-        ("Clock", f"{result.clock} time, {result.link} links, preset {result.preset}, seed {result.seed}"),
-        ("Emulated", f"{result.emulated_seconds:g} s in {result.wall_seconds:.1f} s of real time"),
-        ("Moved", f"{result.work.buffers:,} buffers with {result.work.records:,} records"),
-        ("Versions", versions_text(result.versions)),
+        *_by_run("Clock", results, _clock),
+        *_by_run("Emulated", results, _emulated),
+        *_by_run("Moved", results, _moved),
+        *_by_run("Versions", results, lambda result: versions_text(result.versions)),
         ("Command", command),
     ]
     return [(name, text) for name, text in facts if text]
+
+
+def _by_run(name: str, results: Mapping[str, Result], text: Callable[[Result], str]) -> list[Fact]:
+    texts = {run: text(result) for run, result in results.items()}
+    if len(set(texts.values())) == 1:
+        return [(name, next(iter(texts.values())))]
+    return [(name, f"{run}: {each}") for run, each in texts.items()]
+
+
+def _clock(result: Result) -> str:
+    return f"{result.clock} time, {result.link} links, preset {result.preset}, seed {result.seed}"
+
+
+def _emulated(result: Result) -> str:
+    return f"{result.emulated_seconds:g} s in {result.wall_seconds:.1f} s of real time"
+
+
+def _moved(result: Result) -> str:
+    return f"{result.work.buffers:,} buffers with {result.work.records:,} records"
 
 
 def versions_text(versions: Mapping[str, str]) -> str:

@@ -15,6 +15,7 @@ from netstack import (
     FaultResult,
     RestartResult,
     Result,
+    Scenario,
     StartResult,
 )
 
@@ -177,7 +178,7 @@ def incidents(result: Result) -> list[Incident]:
     """Return the start, savepoints, faults, restarts and final failure of a run, by time."""
     listed = [] if result.started_from is UNSET else [Incident(0.0, "start", _start(result.started_from))]
     listed += [
-        Incident(each.t, "savepoint", _savepoint(each, each.savepoint, result.scenario.config.checkpoint_dir))
+        Incident(each.t, "savepoint", _savepoint(each, each.savepoint, result.scenario))
         for each in result.checkpoints
         if each.savepoint is not UNSET
     ]
@@ -201,14 +202,30 @@ def incidents(result: Result) -> list[Incident]:
     return sorted(listed, key=lambda incident: incident.t)  # a stable sort: a fault comes before its effects
 
 
-def _savepoint(savepoint: CheckpointResult, location: str, beside: str | None) -> str:
+def _savepoint(savepoint: CheckpointResult, location: str, scenario: Scenario) -> str:
     if savepoint.duration_ms is None:
         failure = savepoint.failure
         return "not complete at the end of the run" if failure is None else f"failed: {failure}"
     stopped = savepoint.checkpoint_type == CheckpointType.SYNC_SAVEPOINT
     took = f"{size(savepoint.state_bytes)} in {milliseconds(savepoint.duration_ms)}"
     end = ", and the job stopped with it" if stopped else ""
-    return f"{took}: {os.path.join(beside or '', location)}{end}"
+    return f"{took}: {_as_given(location, scenario)}{end}"
+
+
+def _as_given(location: str, scenario: Scenario) -> str:
+    """Return the path of a savepoint, with its folder as the scenario gives it.
+
+    A location is absolute, or relative to the folder of checkpoints. It stays absolute if the run had another
+    working directory than this process, as a relative path would then be wrong.
+    """
+    config = scenario.config
+    folder, _, name = location.rpartition("/")
+    if not folder:
+        return os.path.join(config.checkpoint_dir or "", name)
+    for given in (*(each.directory for each in scenario.savepoints), config.savepoint_dir):
+        if given and os.path.abspath(given) == folder:
+            return os.path.join(given, name)
+    return location
 
 
 def down_times(result: Result) -> list[tuple[float, float]]:

@@ -40,6 +40,14 @@ def test_the_cache_follows_the_home_directory(tmp_path: Path, monkeypatch: pytes
     assert flights.cache_directory() == tmp_path / ".cache" / "netstack"
 
 
+def test_a_report_names_the_cache_without_the_home_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path / "me"))
+    assert flights.below_home(tmp_path / "me" / ".cache" / "flights.csv") == Path("~/.cache/flights.csv")
+    assert flights.below_home(tmp_path / "flights.csv") == tmp_path / "flights.csv"
+
+
 def test_the_package_is_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("integration.extras.CHECKOUT", None)
     for folder in (None, tmp_path):

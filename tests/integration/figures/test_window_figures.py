@@ -324,10 +324,10 @@ def test_facts_name_the_mode_of_checkpoints(options, text):
 
 
 def test_how_a_result_was_obtained():
-    facts = dict(how_obtained(sample_result(debloated=True), "netstack run sample.toml"))
+    facts = dict(how_obtained({"run": sample_result(debloated=True)}, "netstack run sample.toml"))
 
     assert facts["Clock"] == "virtual time, emulated links, preset flink-2.2, seed 3"
     assert facts["Emulated"] == "20 s in 0.2 s of real time"
     assert facts["Versions"] == "netstack 0.1.0, python 3.11.2"
     assert facts["Command"] == "netstack run sample.toml"
-    assert "Command" not in dict(how_obtained(sample_result(debloated=True), ""))
+    assert "Command" not in dict(how_obtained({"run": sample_result(debloated=True)}, ""))

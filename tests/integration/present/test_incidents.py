@@ -11,8 +11,14 @@ from integration.present.sentences import (
     restore_ms,
     what_went_wrong,
 )
-from netstack import FaultResult, RestartResult
-from tests.integration.sample_results import MIB, sample_result, unaligned_result, with_document
+from netstack import CheckpointResult, FaultResult, RestartResult
+from tests.integration.sample_results import (
+    MIB,
+    sample_result,
+    unaligned_result,
+    with_document,
+    with_flink,
+)
 
 
 def changed(result, **fields):
@@ -26,6 +32,36 @@ def test_incidents_are_told_in_their_order():
         (13.0, "fill storage", "the checkpoint storage is full"),
     ]
     assert incidents(sample_result(debloated=True)) == []
+
+
+def with_savepoint(location, scenario, flink):
+    """A run with a savepoint at a location, with these keys in its scenario and these options of Flink."""
+    result = sample_result(debloated=True, checkpoints=False)
+    taken = CheckpointResult(id=1, t=5.0, duration_ms=20.0, savepoint=location)
+    return with_flink(changed(with_document(result, scenario), checkpoints=[taken]), flink)
+
+
+@pytest.mark.parametrize(
+    ("location", "scenario", "flink", "shown"),
+    [
+        ("{here}/sp/savepoint-1", {"savepoints_at": ["5 s"]}, {"savepoint-dir": "sp"}, "sp/savepoint-1"),
+        ("{here}/sp/savepoint-1", {"savepoints_at": [{"at": "5 s", "directory": "./sp"}]},
+         {"savepoint-dir": "other"}, "./sp/savepoint-1"),
+        ("{here}/sp/savepoint-1", {}, {"savepoint-dir": "{here}/sp"}, "{here}/sp/savepoint-1"),
+        ("/elsewhere/sp/savepoint-1", {}, {"savepoint-dir": "sp"}, "/elsewhere/sp/savepoint-1"),
+        ("s3://bucket/sp/savepoint-1", {}, {"savepoint-dir": "s3://bucket/sp"}, "s3://bucket/sp/savepoint-1"),
+        ("savepoint-1", {}, {"dir": "cp"}, "cp/savepoint-1"),
+    ],
+)  # fmt: skip
+def test_the_path_of_a_savepoint_is_as_the_scenario_gives_it(
+    tmp_path, monkeypatch, location, scenario, flink, shown
+):
+    monkeypatch.chdir(tmp_path)
+    options = {f"execution.checkpointing.{key}": value.format(here=tmp_path) for key, value in flink.items()}
+
+    (incident,) = incidents(with_savepoint(location.format(here=tmp_path), scenario, options))
+
+    assert incident.text == f"0 B in 20 ms: {shown.format(here=tmp_path)}"
 
 
 @pytest.mark.parametrize(

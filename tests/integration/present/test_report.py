@@ -184,6 +184,22 @@ def test_page_says_how_it_was_obtained(page):
         assert expected in text
 
 
+def test_facts_that_runs_share_stand_once_on_a_page(page):
+    text = text_of(page)
+    assert text.count("How it was obtained") == 1
+    for fact in ("netstack demo --key 'a b'", "seed 3", "netstack 0.1.0", "20 s in 0.2 s of real time"):
+        assert text.count(fact) == 1, fact
+
+
+def test_facts_that_differ_name_their_run(tmp_path):
+    off, on = sample_results().values()
+    page, *_ = write_report(tmp_path, {"off": off, "on": msgspec.structs.replace(on, seed=4)})
+    text = text_of(Page(page.read_text(encoding="utf-8")))
+    assert "Clock off: virtual time, emulated links, preset flink-2.2, seed 3" in text
+    assert "Clock on: virtual time, emulated links, preset flink-2.2, seed 4" in text
+    assert text.count("netstack 0.1.0") == 1
+
+
 def test_page_says_what_time_was_measured(tmp_path, page):
     assert "of emulated time" in str(page.texts)
     real = msgspec.structs.replace(next(iter(sample_results().values())), clock="real", link="tcp")
