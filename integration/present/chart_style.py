@@ -188,6 +188,11 @@ def tip(field: str, title: str) -> alt.Tooltip:
     return alt.Tooltip(f"{field}:Q", title=title)
 
 
+def word(field: str, title: str) -> alt.Tooltip:
+    """Return a text for a tooltip."""
+    return alt.Tooltip(f"{field}:N", title=title)
+
+
 def colours(field: str, names: Sequence[str], palette: Sequence[str], symbol: str = "square") -> alt.Color:
     """Return colours for the values of a field, with a legend above the chart."""
     scale = alt.Scale(domain=list(names), range=list(palette[: len(names)]))

@@ -6,7 +6,7 @@ to what fits a chart.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from math import ceil
 from statistics import median
@@ -20,7 +20,6 @@ from netstack import CheckpointResult, CheckpointStatus, CheckpointType, Result
 from ..figures.checkpoint_times import (
     ALIGNMENT,
     START_DELAY,
-    CheckpointTimes,
     SubtaskPart,
     checkpoint_times,
     completed_checkpoints,
@@ -29,7 +28,13 @@ from ..figures.checkpoint_times import (
     subtask_parts,
     window_times,
 )
-from ..figures.window_figures import WindowFigures, bytes_per_s, edge_ends, is_debloated, queued
+from ..figures.window_figures import (
+    WindowFigures,
+    bytes_per_s,
+    edge_ends,
+    is_debloated,
+    queued,
+)
 from ..number_text import NOTHING, milliseconds, size
 from .chart_style import (
     ALARM,
@@ -49,6 +54,7 @@ from .chart_style import (
     subtask_colours,
     subtask_widths,
     tip,
+    word,
 )
 
 
@@ -147,7 +153,12 @@ def in_flight_time(results: Results) -> Chart | None:
             y=alt.Y("s:Q", title="time to consume (s)").stack("zero"),
             color=colours("place", [RECEIVERS, SENDERS], ("#0072b2", "#e69f00")),
             order=alt.Order("place:N", sort="descending"),
-            tooltip=["place:N", tip("t", "time (s)"), tip("s", "seconds"), tip("mib", "MiB")],
+            tooltip=[
+                "place:N",
+                tip("t", "time (s)"),
+                word("takes", "time to consume"),
+                word("size", "queued"),
+            ],
         )
     )
     return Chart(
@@ -160,7 +171,7 @@ def in_flight_time(results: Results) -> Chart | None:
 
 
 def in_flight_rows(results: Results) -> list[Row]:
-    """Return rows ``run, t, place, s, mib``: data queued at each end, as time to consume and as MiB."""
+    """Return rows ``run, t, place, s, takes, size``: data queued at each end, and the time to consume it."""
     rows: list[Row] = []
     for run, result in results.items():
         if not result.series:
@@ -170,7 +181,12 @@ def in_flight_rows(results: Results) -> list[Row]:
             sizes = queued(result, field)
             for t, (waiting, rate) in _thinned(times, list(zip(sizes, rates, strict=False))):
                 if rate is not None:
-                    values = {"s": round(waiting / rate, 3), "mib": round(waiting / _MIB, 3)}
+                    takes_s = waiting / rate
+                    values = {
+                        "s": round(takes_s, 3),
+                        "takes": milliseconds(1000 * takes_s),
+                        "size": size(waiting),
+                    }
                     rows.append({"run": run, "t": t, "place": place} | values)
     return rows
 
@@ -312,8 +328,9 @@ def checkpoint_history(results: Results) -> Chart | None:
 def history_rows(results: Results) -> list[Row]:
     """Return rows ``run, id, t, status, type, ...``: every checkpoint with the phases of its time.
 
-    A completed checkpoint has one row for each phase with a duration, with ``until, part, ms, from_s, to_s``
-    and ``total``. Its times are those of the subtask that acknowledged last, which the column ``last`` names.
+    A completed checkpoint has one row for each phase with a duration, with ``until, part, takes, from_s,
+    to_s`` and ``total``. Its times are those of the subtask that acknowledged last, which the column ``last``
+    names.
     A checkpoint that did not complete has one row, with ``failure``, and ``to_s`` 0.
     """
     rows: list[Row] = []
@@ -327,8 +344,9 @@ def history_rows(results: Results) -> list[Row]:
             if times is None or part is None:
                 rows.append(head | {"failure": outcome(checkpoint), "to_s": 0.0})
                 continue
-            last = {"last": f"{part.vertex} {part.subtask}", "total": round(times.end_to_end_ms, 1)}
-            rows += [head | last | bar for bar in _stacked(times)]
+            last = {"last": f"{part.vertex} {part.subtask}", "total": milliseconds(times.end_to_end_ms)}
+            lasting = {name: ms for name, ms in times.phases.items() if ms > 0}
+            rows += [head | last | bar for bar in _stacked(lasting)]
     return rows
 
 
@@ -345,10 +363,10 @@ def _phase_bars(phases: Sequence[str]) -> Any:
         tooltip=[
             tip("id", "checkpoint"),
             "type:N",
-            alt.Tooltip("part:N", title="phase"),
-            tip("ms", "ms"),
-            tip("total", "in all, ms"),
-            alt.Tooltip("last:N", title="acknowledged last"),
+            word("part", "phase"),
+            word("takes", "takes"),
+            word("total", "all phases"),
+            word("last", "acknowledged last"),
         ],
     )
     return bars.transform_filter(f"datum.status == '{COMPLETED}'")
@@ -359,7 +377,7 @@ def _without_bar() -> list[Any]:
     base = alt.Chart().encode(
         x=seconds(_TRIGGER),
         y=alt.Y("to_s:Q", title="time (s)"),
-        tooltip=[tip("id", "checkpoint"), "type:N", alt.Tooltip("failure:N", title="outcome")],
+        tooltip=[tip("id", "checkpoint"), "type:N", word("failure", "outcome")],
     )
     style: dict[str, Any] = {"cursor": "pointer", "opacity": 1, "yOffset": -6}
     cross = base.mark_point(shape="cross", angle=45, size=70, filled=True, color=ALARM, **style)
@@ -431,7 +449,7 @@ def checkpoint_time(results: Results) -> Chart | None:
         y=alt.Y("from_s:Q", title="time (s)"),
         y2="to_s:Q",
         color=colours("part", [START_DELAY, ALIGNMENT], _PHASES),
-        tooltip=["subtask:N", tip("id", "checkpoint"), "part:N", tip("s", "seconds")],
+        tooltip=["subtask:N", tip("id", "checkpoint"), word("part", "phase"), word("takes", "takes")],
     )
     waits = per_window(
         results, lambda window: f"{milliseconds(window.start_delay_ms)} + {milliseconds(window.alignment_ms)}"
@@ -445,7 +463,7 @@ def checkpoint_time(results: Results) -> Chart | None:
 
 
 def part_rows(results: Results) -> list[Row]:
-    """Return rows ``run, subtask, id, t, until, part, s, from_s, to_s``: the waits of each checkpoint.
+    """Return rows ``run, subtask, id, t, until, part, takes, from_s, to_s``: the waits of each checkpoint.
 
     The subtasks are those of the vertex that most often acknowledges last.
     """
@@ -461,17 +479,15 @@ def part_rows(results: Results) -> list[Row]:
                 if START_DELAY not in part.phases or ALIGNMENT not in part.phases:
                     continue
                 head = _head(run, checkpoint, until) | {"subtask": f"{vertex} {part.subtask}"}
-                delay, alignment = (round(part.phases[name] / 1000, 3) for name in (START_DELAY, ALIGNMENT))
-                end = round(delay + alignment, 3)
-                rows.append(head | {"part": START_DELAY, "s": delay, "from_s": 0.0, "to_s": delay})
-                rows.append(head | {"part": ALIGNMENT, "s": alignment, "from_s": delay, "to_s": end})
+                waits = {name: part.phases[name] for name in (START_DELAY, ALIGNMENT)}
+                rows += [head | bar for bar in _stacked(waits)]
     return rows
 
 
 def checkpoint_detail(results: Results) -> Spec:
     """Return the specification of one checkpoint with a bar per subtask; the page fills in the rows.
 
-    A row has ``subtask, part, ms, from_s, to_s`` and ``figures``, a text.
+    A row has ``subtask, part, from_s, to_s``, and the texts ``takes`` and ``figures``.
     """
     bars = (
         alt.Chart()
@@ -481,7 +497,7 @@ def checkpoint_detail(results: Results) -> Spec:
             x2="to_s:Q",
             y=alt.Y("subtask:N", sort=None, title=None, axis=alt.Axis(grid=False, labelLimit=220)),
             color=colours("part", phases_in(results.values()), _PHASES),
-            tooltip=["subtask:N", "part:N", tip("ms", "ms"), "figures:N"],
+            tooltip=["subtask:N", word("part", "phase"), word("takes", "takes"), word("figures", "figures")],
         )
         .properties(width=650, height=alt.Step(17))
     )
@@ -495,7 +511,7 @@ def checkpoint_details(results: Results) -> list[dict[str, Any]]:
 
     A run has its ``name``, its ``checkpoints``, and the id of the slowest one in ``chosen``. A checkpoint has
     ``id``, ``label``, ``text``, and ``parts``: for each subtask its name, the milliseconds of each phase
-    (`phases_in`), and its other figures as a text.
+    (`phases_in`), its other figures as a text, and the time of each phase as a text, empty for no time.
     """
     shown_runs, phases = [], phases_in(results.values())
     for run, result in results.items():
@@ -522,6 +538,7 @@ def _detail(checkpoint: CheckpointResult, phases: Sequence[str]) -> dict[str, An
                 f"{part.vertex} {part.subtask}",
                 [round(part.phases.get(name, 0.0), 2) for name in phases],
                 _figures(part),
+                [milliseconds(ms) if (ms := part.phases.get(name)) else "" for name in phases],
             ]
             for part in shown
         ],
@@ -590,10 +607,10 @@ def _with_ends(
         yield checkpoint, round(min(until, max(result.emulated_seconds, checkpoint.t)), 3)
 
 
-def _stacked(times: CheckpointTimes) -> Iterator[Row]:
+def _stacked(phases: Mapping[str, float]) -> Iterator[Row]:
+    """Yield a bar for each phase, each on top of the one before; `phases` are in milliseconds."""
     below = 0.0
-    for name, ms in times.phases.items():
-        if ms > 0:
-            from_s, to_s = round(below / 1000, 5), round((below + ms) / 1000, 5)
-            yield {"part": name, "ms": round(ms, 2), "from_s": from_s, "to_s": to_s}
+    for name, ms in phases.items():
+        from_s, to_s = round(below / 1000, 5), round((below + ms) / 1000, 5)
+        yield {"part": name, "takes": milliseconds(ms), "from_s": from_s, "to_s": to_s}
         below += ms

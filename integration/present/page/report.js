@@ -58,9 +58,9 @@ async function embed(name, spec, panels, width) {
 // The bars of one checkpoint: each subtask's phases, one after the other.
 function bars(checkpoint) {
   const phases = detail.spec.encoding.color.scale.domain;
-  return checkpoint.parts.flatMap(([subtask, times, figures]) => {
+  return checkpoint.parts.flatMap(([subtask, times, figures, texts]) => {
     let end = 0;
-    return times.map((ms, phase) => ({ subtask, figures, part: phases[phase], ms, from_s: end / 1000, to_s: (end += ms) / 1000 }));
+    return times.map((ms, phase) => ({ subtask, figures, part: phases[phase], takes: texts[phase], from_s: end / 1000, to_s: (end += ms) / 1000 }));
   });
 }
 

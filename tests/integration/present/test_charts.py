@@ -92,6 +92,10 @@ def test_in_flight_time_is_queued_bytes_over_throughput():
 
     first = {row["place"]: row["s"] for row in rows if row["t"] == 0}
     assert first == {SENDERS: 0.62, RECEIVERS: 0.4}
+    assert {row["place"]: (row["takes"], row["size"]) for row in rows if row["t"] == 0} == {
+        SENDERS: ("620 ms", "121 KiB"),
+        RECEIVERS: ("400 ms", "78.1 KiB"),
+    }
 
 
 def test_in_flight_time_follows_the_throughput():

@@ -41,8 +41,32 @@ def test_history_has_a_bar_for_each_completed_checkpoint():
         (ASYNC, 0.201, 0.202),
         (ACKNOWLEDGEMENT, 0.202, 0.206),
     ]
-    assert {(row["last"], row["total"], row["type"]) for row in bar} == {("consumer 0", 206.0, "CHECKPOINT")}
+    assert {(row["last"], row["total"], row["type"]) for row in bar} == {
+        ("consumer 0", "206 ms", "CHECKPOINT")
+    }
+    assert [row["takes"] for row in bar] == ["80 ms", "120 ms", "1 ms", "1 ms", "4 ms"]
     assert len({(row["run"], row["id"]) for row in rows}) == 20
+
+
+def tooltips(spec):
+    """The titles of the numbers in all tooltips of a specification."""
+    if isinstance(spec, dict):
+        tips = spec.get("tooltip", ())
+        yield from (tip["title"] for tip in tips if isinstance(tip, dict) and tip["type"] == "quantitative")
+        spec = list(spec.values())
+    for part in spec if isinstance(spec, list) else ():
+        yield from tooltips(part)
+
+
+def test_durations_in_tooltips_have_the_units_of_the_titles():
+    results = {"run": unaligned_result()}
+    specs = [checkpoint_time(results).spec, checkpoint_history(results).spec, checkpoint_detail(results)]
+    numbers = {title for spec in specs for title in tooltips(spec)}
+    assert numbers == {"checkpoint", "time (s)", "from (s)", "to (s)"}
+    assert {row["takes"] for row in part_rows(results) if row["subtask"] == "consumer 0"} == {
+        "400 ms",
+        "600 ms",
+    }
 
 
 def test_history_names_the_failure_of_a_checkpoint_that_failed():
@@ -112,13 +136,14 @@ def test_details_have_all_subtasks_of_a_checkpoint():
         "UNALIGNED_CHECKPOINT, triggered at 0.7 s, complete after 1.01 s; all 8 subtasks acknowledged; 3.00 "
         "MiB of state, 2.00 MiB of it data in flight."
     )
-    names = [name for name, _, _ in checkpoint["parts"]]
+    names = [name for name, *_ in checkpoint["parts"]]
     assert names == [
         f"{vertex} {subtask}" for vertex in ("flights", "consumer") for subtask in range(SUBTASKS)
     ]
     assert checkpoint["parts"][4][1:] == [
         [400.0, 600.0, 0.0, 3.0, 3.0],
         "unaligned; sync 2 ms, async 601 ms in all; 1000 B processed during alignment; 512 KiB persisted",
+        ["400 ms", "600 ms", "", "3 ms", "3 ms"],
     ]
 
 
@@ -150,7 +175,7 @@ def test_what_pictures_and_details_hold_is_bounded():
 
     assert [checkpoint["id"] for checkpoint in run["checkpoints"]] == list(range(200 - MAX_CHECKPOINTS, 200))
     parts = run["checkpoints"][0]["parts"]
-    assert [name for name, _, _ in parts] == [f"v {subtask}" for subtask in range(many - MAX_DETAILED, many)]
+    assert [name for name, *_ in parts] == [f"v {subtask}" for subtask in range(many - MAX_DETAILED, many)]
     assert f"the slowest {MAX_DETAILED} of a vertex are shown" in run["checkpoints"][0]["text"]
     assert len({row["id"] for row in history_rows({"run": result})}) == MAX_CHECKPOINTS
 
