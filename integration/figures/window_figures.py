@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from msgspec import UNSET
 
-from netstack import Result, Series, Steady, VertexSteady
+from netstack import FROM_SOURCE, Result, Scenario, Series, Steady, VertexSteady, changed
 
 from ..number_text import milliseconds, per_second, size
 from .checkpoint_times import window_times
@@ -196,17 +196,52 @@ def bytes_per_s(result: Result) -> list[float | None]:
     """Return the bytes per second that all sinks read, at each sample; None: the sinks read nothing."""
     figures = figures_of(result)
     record_bytes = quotient(figures.bytes_per_s, figures.records_per_s)
-    readers, writers = edge_ends(result)
-    subtasks = [
-        subtask
-        for series in result.series
-        if series.vertex in readers and series.vertex not in writers
-        for subtask in series.numRecordsIn
-    ]
-    records = [sum(sample) for sample in zip(*subtasks, strict=True)]
-    if not records or record_bytes is None:
+    if record_bytes is None:
         return []
-    return [rate * record_bytes or None for rate in _slopes(result.series[0].t, records)]
+    return [rate * record_bytes or None for rate in read_per_s(result)]
+
+
+def read_per_s(result: Result) -> list[float]:
+    """Return the records per second that all sinks read, at each sample; empty if a sink is unknown."""
+    readers, writers = edge_ends(result)
+    return _records_per_s(
+        [each.numRecordsIn for each in result.series if each.vertex in readers - writers], result
+    )
+
+
+def emitted_per_s(result: Result) -> list[float]:
+    """Return the records per second that all sources emit, at each sample; empty if a source is unknown."""
+    sources = {vertex.name for vertex in result.scenario.vertices if vertex.source is not None}
+    return _records_per_s([each.numRecordsOut for each in result.series if each.vertex in sources], result)
+
+
+def configured_per_s(result: Result) -> list[tuple[float, float | None]]:
+    """Return the records per second that the scenario sets for all sources, each from a time in seconds on.
+
+    The first time is 0. None: a source emits as fast as possible, or its number of subtasks is not known.
+    """
+    scenario = result.scenario
+    steps = [(0.0, _configured(scenario))]
+    for change in sorted(scenario.changes, key=lambda change: change.at_s):
+        if change.at_s < result.emulated_seconds:
+            scenario = changed(scenario, change)
+            if change.rates:
+                steps.append((change.at_s, _configured(scenario)))
+    return steps
+
+
+def busiest_subtasks(result: Result) -> list[tuple[str, float]]:
+    """Return the busiest subtask and the share of time that it is busy, 0 to 1, at each sample.
+
+    A subtask is named as ``map 0``. The list is empty if no vertex reports its busy time.
+    """
+    shares = [
+        [(f"{series.vertex} {index}", ms / 1000) for ms in _slopes(series.t, times)]
+        for series in result.series
+        for index, times in enumerate(series.busy_ms)
+        if len(times) > 1
+    ]
+    return [max(sample, key=lambda each: each[1]) for sample in zip(*shares, strict=True)]
 
 
 def _label(run: str, steady: Steady, runs: int, windows: int) -> str:
@@ -216,7 +251,22 @@ def _label(run: str, steady: Steady, runs: int, windows: int) -> str:
     return window if runs == 1 else f"{run}, {window}"
 
 
-def _slopes(times: list[float], counts: list[int]) -> Iterator[float]:
+def _records_per_s(counts: list[list[list[int]]], result: Result) -> list[float]:
+    """Return the slope of the sum of counters by vertex and subtask; empty with fewer than two samples."""
+    if not all(counts):
+        return []
+    records = [sum(sample) for sample in zip(*(subtask for each in counts for subtask in each), strict=True)]
+    return list(_slopes(result.series[0].t, records)) if len(records) > 1 else []
+
+
+def _configured(scenario: Scenario) -> float | None:
+    sources = [vertex for vertex in scenario.vertices if vertex.source is not None]
+    rates = [vertex.rate(subtask) for vertex in sources for subtask in range(vertex.parallelism)]
+    known = all(rates) and all(vertex.parallelism != FROM_SOURCE for vertex in sources)
+    return sum(rates) if known and rates else None
+
+
+def _slopes(times: Sequence[float], counts: Sequence[float]) -> Iterator[float]:
     """Yield the increase per second around each sample, measured over `SLOPE_SAMPLES` on both sides."""
     for index in range(len(counts)):
         low, high = max(0, index - SLOPE_SAMPLES), min(len(counts) - 1, index + SLOPE_SAMPLES)

@@ -1,7 +1,8 @@
 """Charts of runs: panels on common scales, colours, and output as PNG, SVG or an altair chart.
 
 Two runs stand side by side. Every chart over time shows the events of its jobs: a red line for each fault,
-and a grey area from a failure until the job runs again.
+a shaded area from a failure until the job runs again, and a violet line for each change of options, rates or
+service times.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from netstack import Result
 
 from ..figures.window_figures import WindowFigures, figures_of_runs
 from .console import shown
-from .sentences import down_times
+from .sentences import changes, down_times
 
 Row = dict[str, Any]
 """One mark of a chart."""
@@ -59,6 +60,9 @@ NEUTRAL = "#808080"
 ALARM = "#d1242f"
 """Colour of failures."""
 
+CHANGED = "#8b5cf6"
+"""Colour of changes of the job and its load."""
+
 SHADE = 0.14
 """Opacity of the area that marks a job that is down."""
 
@@ -77,10 +81,10 @@ MAX_SUBTASKS = 8
 """Maximum number of subtasks of a vertex in a chart. The first ones are drawn."""
 
 MAX_EVENTS = 100
-"""Maximum number of faults, and of failures, of a run in a chart. The first ones are drawn."""
+"""Maximum number of events of each kind of a run in a chart. The first ones are drawn."""
 
-DOWN, FAULT = "down", "fault"
-"""Values of the field ``event``: the job is down; an injected fault."""
+DOWN, FAULT, CHANGE = "down", "fault", "change"
+"""Values of the field ``event``: the job is down; an injected fault; a change of the job or its load."""
 
 SUBTASKS = tuple(f"subtask {index}" for index in range(MAX_SUBTASKS))
 """Names of subtasks in legends."""
@@ -143,10 +147,11 @@ def _with_events(marks: Sequence[Any], events: list[Row], time: str) -> list[Any
         area = alt.Chart().mark_rect(color=ALARM, opacity=SHADE)
         area = area.encode(x=seconds(time), x2="until:Q", tooltip=tips)
         layers.insert(0, area.transform_filter(f"datum.event == '{DOWN}'"))
-    if FAULT in kinds:
-        line = alt.Chart().mark_rule(color=ALARM, strokeWidth=1.5)
-        line = line.encode(x=seconds(time), tooltip=["what:N", tip("t", "time (s)")])
-        layers.append(line.transform_filter(f"datum.event == '{FAULT}'"))
+    for kind, colour in ((CHANGE, CHANGED), (FAULT, ALARM)):
+        if kind in kinds:
+            line = alt.Chart().mark_rule(color=colour, strokeWidth=1.5)
+            line = line.encode(x=seconds(time), tooltip=["what:N", tip("t", "time (s)")])
+            layers.append(line.transform_filter(f"datum.event == '{kind}'"))
     return layers
 
 
@@ -169,6 +174,8 @@ def ruler_note(results: Results) -> str:
         notes = " Dashed: begin and end of a measurement."
     elif window_edges(results):
         notes = " Dashed: the measurement begins."
+    if any(changes(result) for result in results.values()):
+        notes += " Violet lines: changes of options, rates or service times."
     if any(result.faults for result in results.values()):
         notes += " Red lines: faults."
     restarts = [restart for result in results.values() for restart in result.restarts]
@@ -252,6 +259,7 @@ def event_rows(results: Results, field: str | None = None, values: Sequence[str]
             events.append({"event": DOWN, "t": since, "until": until, "what": f"{part}down: {restart.cause}"})
         del events[MAX_EVENTS:]
         events += [{"event": FAULT, "t": fault.t, "what": fault.what} for fault in result.faults[:MAX_EVENTS]]
+        events += [{"event": CHANGE, "t": each.t, "what": each.text} for each in changes(result)[:MAX_EVENTS]]
         rows += [{"run": run} | event | copy for event in events for copy in copies]
     return rows
 

@@ -6,7 +6,7 @@ to what fits a chart.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from math import ceil
 from statistics import median
@@ -30,16 +30,21 @@ from ..figures.checkpoint_times import (
 )
 from ..figures.window_figures import (
     WindowFigures,
+    busiest_subtasks,
     bytes_per_s,
+    configured_per_s,
     edge_ends,
+    emitted_per_s,
     is_debloated,
     queued,
+    read_per_s,
 )
-from ..number_text import NOTHING, milliseconds, size
+from ..number_text import NOTHING, milliseconds, per_second, percent, size
 from .chart_style import (
     ALARM,
     MAX_SUBTASKS,
     NEUTRAL,
+    PALETTE,
     SUBTASKS,
     Chart,
     Results,
@@ -63,6 +68,7 @@ def charts(results: Results) -> list[Chart]:
     makers = (
         checkpoint_history,
         checkpoint_bytes,
+        load,
         buffer_size,
         in_flight_time,
         checkpoint_time,
@@ -87,6 +93,103 @@ _MIB = 1 << 20
 
 _LEAST_TOP = 4
 """Minimum upper end of an axis of counts, so that its ticks are whole numbers."""
+
+
+CONFIGURED, EMITTED, READ = "configured", "emitted by sources", "read by sinks"
+"""The lines of the chart of load and throughput."""
+
+
+_RATE = "rate (records/s)"
+
+
+def load(results: Results) -> Chart | None:
+    """Draw load, throughput and busy time over time; None without samples."""
+    rates, busy = rate_rows(results), busy_rows(results)
+    kinds = ordered(rates, "line", [CONFIGURED, EMITTED, READ])
+    if not kinds:
+        return None
+    top = 1.05 * max(1.0, *(row["per_s"] or 0.0 for row in rates))
+    areas = (
+        alt.Chart()
+        .mark_area(interpolate="step-after", color=NEUTRAL, opacity=0.25)
+        .encode(
+            x=seconds(),
+            y=alt.Y("height:Q", title=_RATE),
+            tooltip=[word("who", "busiest subtask"), tip("t", "time (s)"), word("busy", "busy")],
+        )
+        .transform_filter("isValid(datum.height)")
+    )
+    full = " Grey: busy time of the busiest subtask; the full height is 100 %." if busy else ""
+    return Chart(
+        "load",
+        f"Throughput: {per_window(results, lambda window: per_second(window.records_per_s))}",
+        f"Records read by sinks. Each point is a mean over the samples around it.{full}{ruler_note(results)}",
+        panels(
+            [areas, _rate_lines(kinds, top)],
+            [row | {"height": round(top * row["share"], 3)} for row in busy] + rates,
+            results,
+            height=200,
+        ),
+    )
+
+
+def rate_rows(results: Results) -> list[Row]:
+    """Return rows ``run, line, t, per_s, rate``: records per second that are configured, emitted and read.
+
+    The configured rate is None while a source emits as fast as possible.
+    """
+    rows: list[Row] = []
+    for run, result in results.items():
+        times = result.series[0].t if result.series else []
+        steps = configured_per_s(result) if times else []
+        if any(rate is not None for _, rate in steps):
+            steps.append((result.emulated_seconds, steps[-1][1]))  # the line reaches the end
+        else:
+            steps = []
+        lines: dict[str, Iterable[tuple[float, float | None]]] = {
+            CONFIGURED: steps,
+            EMITTED: _thinned(times, emitted_per_s(result)),
+            READ: _thinned(times, read_per_s(result)),
+        }
+        rows += [
+            {"run": run, "line": line, "t": t, "per_s": rate, "rate": per_second(rate)}
+            for line, points in lines.items()
+            for t, rate in points
+        ]
+    return rows
+
+
+def busy_rows(results: Results) -> list[Row]:
+    """Return rows ``run, t, who, share, busy``: the busiest subtask and its share of busy time, 0 to 1."""
+    return [
+        {"run": run, "t": t, "who": who, "share": share, "busy": percent(share)}
+        for run, result in results.items()
+        if result.series
+        for t, (who, share) in _thinned(result.series[0].t, busiest_subtasks(result))
+    ]
+
+
+def _rate_lines(kinds: Sequence[str], top: float) -> Any:
+    """Return a layer with a line for each kind of rate; lines that coincide have different widths."""
+    styles = {CONFIGURED: (PALETTE[1], 7.0), EMITTED: (PALETTE[0], 4.5), READ: (PALETTE[2], 2.0)}
+    widths = alt.Scale(type="ordinal", domain=list(kinds), range=[styles[kind][1] for kind in kinds])
+    return (
+        alt.Chart()
+        .mark_line(interpolate="step-after", clip=True)  # wide lines would move the axis
+        .encode(
+            x=seconds(),
+            y=alt.Y(
+                "per_s:Q",
+                title=_RATE,
+                scale=alt.Scale(domain=[0, top], nice=False),
+                axis=alt.Axis(labelExpr="format(datum.value, '~s')", tickCount=5),
+            ),
+            color=colours("line", kinds, [styles[kind][0] for kind in kinds], "stroke"),
+            strokeWidth=alt.StrokeWidth("line:O", scale=widths, legend=None),
+            tooltip=["line:N", tip("t", "time (s)"), word("rate", "records")],
+        )
+        .transform_filter("isValid(datum.line)")
+    )
 
 
 def buffer_size(results: Results) -> Chart | None:

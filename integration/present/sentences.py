@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Callable, Iterator
+from math import inf
 from typing import NamedTuple
 
 from msgspec import UNSET
@@ -17,6 +18,7 @@ from netstack import (
     Result,
     Scenario,
     StartResult,
+    format_duration,
 )
 
 from ..figures.optional_figures import quotient
@@ -175,8 +177,9 @@ class Incident(NamedTuple):
 
 
 def incidents(result: Result) -> list[Incident]:
-    """Return the start, savepoints, faults, restarts and final failure of a run, by time."""
+    """Return the start, changes, savepoints, faults, restarts and final failure of a run, by time."""
     listed = [] if result.started_from is UNSET else [Incident(0.0, "start", _start(result.started_from))]
+    listed += changes(result)
     listed += [
         Incident(each.t, "savepoint", _savepoint(each, each.savepoint, result.scenario))
         for each in result.checkpoints
@@ -200,6 +203,28 @@ def incidents(result: Result) -> list[Incident]:
     if result.failure is not None:
         listed.append(Incident(result.emulated_seconds, "end of the job", result.failure))
     return sorted(listed, key=lambda incident: incident.t)  # a stable sort: a fault comes before its effects
+
+
+def changes(result: Result) -> list[Incident]:
+    """Return the changes of options, rates and service times that took effect in a run, by time.
+
+    Steps of a service time after the first count as changes, unless a change of the vertex's service replaced
+    them.
+    """
+    scenario = result.scenario
+    replaced_at: dict[str | None, float] = {}
+    for change in scenario.changes:
+        if change.service_s is not None:
+            replaced_at[change.vertex] = min(change.at_s, replaced_at.get(change.vertex, change.at_s))
+    found = [Incident(change.at_s, "change", str(change)) for change in scenario.changes]
+    for vertex in scenario.vertices:
+        found += [
+            Incident(at, "change", f"{vertex.name}: service is {format_duration(cost)}")
+            for at, cost in vertex.service[1:]
+            if at < replaced_at.get(vertex.name, inf)
+        ]
+    effective = [each for each in found if each.t < result.emulated_seconds]
+    return sorted(effective, key=lambda change: change.t)
 
 
 def _savepoint(savepoint: CheckpointResult, location: str, scenario: Scenario) -> str:

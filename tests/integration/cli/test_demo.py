@@ -116,6 +116,7 @@ def test_demo_writes_the_report(ran):
         "buffer-size.png",
         "in-flight-time.png",
         "checkpoint-time.png",
+        "load.png",
         "queue-length.png",
         "debloating-off.json",
         "debloating-on.json",

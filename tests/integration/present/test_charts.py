@@ -4,6 +4,7 @@ import msgspec
 import pytest
 
 from integration.present.chart_style import (
+    CHANGE,
     DOWN,
     FAULT,
     MAX_EVENTS,
@@ -15,25 +16,38 @@ from integration.present.chart_style import (
     window_edges,
 )
 from integration.present.run_charts import (
+    CONFIGURED,
+    EMITTED,
     FIXED,
     MAX_SAMPLES,
+    READ,
     RECEIVERS,
     SENDERS,
     buffer_size_rows,
+    busy_rows,
     charts,
     in_flight_rows,
     in_flight_time,
+    load,
     queue_length,
     queue_length_rows,
+    rate_rows,
 )
-from netstack import FaultResult, Series
+from netstack import FaultResult, Series, scenario_document
 from tests.integration.axes import axes_of, has_unit
-from tests.integration.sample_results import SUBTASKS, sample_result, sample_results, unaligned_result
+from tests.integration.sample_results import (
+    SUBTASKS,
+    sample_result,
+    sample_results,
+    unaligned_result,
+    with_document,
+)
 
-NAMES = ["checkpoint-history", "buffer-size", "in-flight-time", "checkpoint-time", "queue-length"]
+NAMES = ["checkpoint-history", "load", "buffer-size", "in-flight-time", "checkpoint-time", "queue-length"]
 UNALIGNED_NAMES = [
     "checkpoint-history",
     "checkpoint-bytes",
+    "load",
     "in-flight-time",
     "checkpoint-time",
     "queue-length",
@@ -52,6 +66,7 @@ def test_there_is_a_picture_of_each_finding():
 def test_titles_state_the_quantity_of_both_runs():
     assert [chart.title for chart in charts(sample_results())] == [
         "A checkpoint takes: 1.01 s (debloating off), 206 ms (debloating on)",
+        "Throughput: 2,000/s (debloating off), 2,000/s (debloating on)",
         "Size of new buffers: 32.0 KiB (debloating off), 4.88 KiB (debloating on)",
         "Time to consume the records in flight: 5.10 s (debloating off), 1.02 s (debloating on)",
         "Start delay and alignment: 400 ms + 600 ms (debloating off), 80 ms + 120 ms (debloating on)",
@@ -62,7 +77,11 @@ def test_titles_state_the_quantity_of_both_runs():
 def test_titles_of_one_run_do_not_name_it():
     titles = [chart.title for chart in charts({"sample": sample_result(debloated=True)})]
 
-    assert titles[:2] == ["A checkpoint takes: 206 ms", "Size of new buffers: 4.88 KiB"]
+    assert titles[::2] == [
+        "A checkpoint takes: 206 ms",
+        "Size of new buffers: 4.88 KiB",
+        "Start delay and alignment: 80 ms + 120 ms",
+    ]
 
 
 def test_runs_share_their_scales():
@@ -118,7 +137,7 @@ def test_windows_are_marked_and_named():
 
     assert window_edges({"sample": result}) == [8]
     assert window_edges(phased) == [6, 8]
-    assert charts(phased)[1].title == "Size of new buffers: 4.88 KiB (0 to 6 s), 4.88 KiB (8 to 20 s)"
+    assert charts(phased)[2].title == "Size of new buffers: 4.88 KiB (0 to 6 s), 4.88 KiB (8 to 20 s)"
 
 
 def test_queues_are_those_of_senders_and_receivers():
@@ -175,6 +194,114 @@ def test_without_faults_there_is_nothing_of_them():
         assert not any("event" in row for row in rows_of(chart))
         assert "Shaded" not in chart.note
         assert "Red" not in chart.note
+
+
+CHANGES = [
+    {"at": "4 s", "vertex": "flights", "rate": [50, 150]},
+    {"at": "15 s", "vertex": "consumer", "service": "1 ms"},
+]
+
+
+def changed_result():
+    """A run whose rate falls at 4 s; the service time of its consumer rises at 10 s, and again at 15 s."""
+    result = sample_result(debloated=True)
+    document = scenario_document(result.scenario)
+    source, consumer = document["vertices"]
+    steps = [{"at": f"{at} s", "cost": cost} for at, cost in ((0, "400 us"), (10, "600 us"), (18, "1 s"))]
+    vertices = [
+        source | {"source": {"record_bytes": 100, "rate": [400, 100]}},
+        consumer | {"service": steps},
+    ]
+    return with_document(result, {"vertices": vertices, "changes": CHANGES})
+
+
+def test_changes_of_load_are_in_each_panel_over_time():
+    expected = [
+        (4.0, "flights: rate is 50, 150"),
+        (10.0, "consumer: service is 600 us"),
+        (15.0, "consumer: service is 1 ms"),
+    ]
+    rows = event_rows({"run": changed_result()})
+    assert [(row["t"], row["what"]) for row in rows if row["event"] == CHANGE] == expected
+    for chart in charts({"run": changed_result()}):
+        drawn = {(row["t"], row["what"]) for row in rows_of(chart) if row.get("event") == CHANGE}
+        assert drawn == set(expected), chart.name
+        assert "Violet lines: changes of options, rates or service times." in chart.note
+
+
+def test_changes_after_the_end_of_a_job_are_not_drawn():
+    ended = msgspec.structs.replace(changed_result(), emulated_seconds=10.0)
+    assert [row["t"] for row in event_rows({"run": ended})] == [4.0]
+
+
+def test_the_configured_rate_follows_the_changes():
+    points = [
+        (row["t"], row["per_s"], row["rate"])
+        for row in rate_rows({"run": changed_result()})
+        if row["line"] == CONFIGURED
+    ]
+    assert points == [(0.0, 1000.0, "1,000/s"), (4.0, 400.0, "400/s"), (20.0, 400.0, "400/s")]
+
+
+def test_sources_that_emit_as_fast_as_possible_have_no_configured_rate():
+    lines = {row["line"] for row in rate_rows({"run": sample_result(debloated=True)})}
+    assert lines == {EMITTED, READ}
+
+
+def test_rates_are_slopes_of_the_counted_records():
+    result = sample_result(debloated=True)
+    source, consumer = result.series
+    faster = [[2 * count for count in counts] for counts in source.numRecordsOut]
+    series = [msgspec.structs.replace(source, numRecordsOut=faster), consumer]
+
+    rows = rate_rows({"run": msgspec.structs.replace(result, series=series)})
+
+    assert {row["per_s"] for row in rows if row["line"] == EMITTED} == {4000.0}
+    assert {row["per_s"] for row in rows if row["line"] == READ} == {2000.0}
+
+
+def test_a_rate_that_is_not_known_for_all_sources_is_not_drawn():
+    result = sample_result(debloated=True)
+    source, consumer = result.series
+    series = [msgspec.structs.replace(source, numRecordsOut=[]), consumer]
+
+    rows = rate_rows({"run": msgspec.structs.replace(result, series=series)})
+
+    assert {row["line"] for row in rows} == {READ}
+
+
+def test_the_busiest_subtask_is_drawn_as_a_share_of_the_height():
+    result = sample_result(debloated=True)
+    source, consumer = result.series
+    busy = [
+        [400 * t for t in consumer.t],
+        [250 * t if t <= 10 else 2500 + 900 * (t - 10) for t in consumer.t],
+    ]
+    measured = msgspec.structs.replace(
+        result, series=[source, msgspec.structs.replace(consumer, busy_ms=busy)]
+    )
+
+    rows = busy_rows({"run": measured})
+    chart = load({"run": measured})
+
+    assert [(row["who"], row["busy"]) for row in rows if row["t"] in (5, 15)] == [
+        ("consumer 0", "40 %"),
+        ("consumer 1", "90 %"),
+    ]
+    (top,) = {
+        layer["encoding"]["y"]["scale"]["domain"][1]
+        for layer in chart.spec["spec"]["layer"]
+        if "scale" in layer["encoding"].get("y", {})
+    }
+    heights = {row["t"]: row["height"] for row in rows_of(chart) if "height" in row}
+    assert heights[15] == pytest.approx(0.9 * top)
+    assert "the full height is 100 %" in chart.note
+
+
+def test_without_busy_times_the_chart_does_not_mention_them():
+    chart = load({"run": sample_result(debloated=True)})
+    assert not any("height" in row for row in rows_of(chart))
+    assert "Grey" not in chart.note
 
 
 def test_many_faults_are_drawn_as_far_as_a_picture_can_show_them():

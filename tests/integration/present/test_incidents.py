@@ -64,6 +64,35 @@ def test_the_path_of_a_savepoint_is_as_the_scenario_gives_it(
     assert incident.text == f"0 B in 20 ms: {shown.format(here=tmp_path)}"
 
 
+def test_changes_are_listed_with_the_steps_of_service_times():
+    document = {
+        "vertices": [
+            {"name": "flights", "parallelism": 4, "source": {"record_bytes": 100, "rate": 100}},
+            {
+                "name": "consumer",
+                "parallelism": 4,
+                "service": [{"at": f"{at} s", "cost": f"{at + 1} ms"} for at in (0, 3, 12)],
+            },
+        ],
+        "changes": [
+            {"at": "10 s", "vertex": "consumer", "service": "5 ms"},
+            {"at": "2 s", "vertex": "flights", "rate": 300},
+            {"at": "16 s", "flink": {"execution.checkpointing.unaligned.enabled": True}},
+        ],
+    }
+    result = with_document(sample_result(debloated=True), document)
+
+    # The change at 10 s replaces the step at 12 s.
+    assert [(each.t, each.what, each.text) for each in incidents(result)] == [
+        (2.0, "change", "flights: rate is 300"),
+        (3.0, "change", "consumer: service is 4 ms"),
+        (10.0, "change", "consumer: service is 5 ms"),
+        (16.0, "change", "execution.checkpointing.unaligned.enabled is true"),
+    ]
+    failed = incidents(changed(result, emulated_seconds=8.0, failure="no more"))
+    assert [each.t for each in failed] == [2.0, 3.0, 8.0]
+
+
 @pytest.mark.parametrize(
     ("restart", "text"),
     [

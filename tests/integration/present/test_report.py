@@ -78,6 +78,7 @@ def test_files_of_a_report(directory):
         "debloating-off.json",
         "debloating-on.json",
         "in-flight-time.png",
+        "load.png",
         "queue-length.png",
         "report.html",
     ]
@@ -134,6 +135,7 @@ def test_page_holds_the_library_and_all_charts(page):
 
     assert [chart["name"] for chart in charts] == [
         "checkpoint-history",
+        "load",
         "buffer-size",
         "in-flight-time",
         "checkpoint-time",
@@ -221,6 +223,7 @@ def test_report_on_one_run(tmp_path):
     assert [path.name for path in files] == [
         "report.html",
         "checkpoint-history.png",
+        "load.png",
         "in-flight-time.png",
         "checkpoint-time.png",
         "queue-length.png",
