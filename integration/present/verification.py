@@ -20,7 +20,7 @@ _MARKS = {True: "ok", False: "broken", None: ""}
 
 def print_verification(verification: Verification, console: Console) -> None:
     """Print the verdict in one line, and then the figures before, as promised, and after."""
-    console.print(Text(verification.sentence, style="bold"))
+    console.print(Text(verification.sentence, style="bold"), soft_wrap=True)
     console.print()
     heads = [Column(""), *map(number, ("before", "promised", "range", "after")), Column("")]
     table = figures(heads, edge=False)

@@ -68,7 +68,7 @@ class VerifiedFigure(msgspec.Struct, frozen=True, kw_only=True):
     after: float | None
     """The figure that Flink shows now."""
     ok: bool | None
-    """Whether the promise is kept; None: this figure is not judged."""
+    """Whether the promise is kept; None: this figure is not judged, or nothing is."""
 
 
 class Verification(msgspec.Struct, frozen=True, kw_only=True):
@@ -116,6 +116,8 @@ def verify_change(package: ChangePackage, imported: Imported) -> Verification:
     at_limit = _is_at_limit(imported)
     figures = list(_verified(package, after, at_limit=at_limit))
     reason = _about_options(unknown, missing) or _obstacle(package, imported, after, at_limit=at_limit)
+    if reason:
+        figures = [msgspec.structs.replace(each, ok=None) for each in figures]
     ok = all(each.ok is not False for each in figures)
     verdict = Verdict.NOT_JUDGED if reason else Verdict.KEPT if ok else Verdict.NOT_KEPT
     return Verification(

@@ -82,6 +82,7 @@ def test_a_change_that_is_not_in_force_cannot_be_judged(options: dict[str, str |
     found = verify(cluster(options, durations_ms=350.0))
     assert found.verdict is Verdict.NOT_JUDGED
     assert found.sentence == f"The promise cannot be judged: {said}."
+    assert [each.ok for each in found.figures] == [None, None, None, None]
 
 
 def test_options_that_flink_does_not_report_are_not_taken_for_the_defaults() -> None:
