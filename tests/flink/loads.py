@@ -20,6 +20,7 @@ import math
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
+from pathlib import Path
 from statistics import fmean, median
 from typing import Any, NamedTuple, Protocol
 
@@ -28,6 +29,7 @@ import numpy as np
 from integration import write_whole
 from integration.cli.running_job_options import ReadingOptions, read_flink
 from integration.flink import LiveCluster
+from integration.tuning.change_package import read_package
 from netstack import (
     OPTIONS,
     GeneratorSpec,
@@ -322,6 +324,9 @@ def _add_options(parser: argparse.ArgumentParser) -> None:
         "--set", action="append", default=[], metavar="OPTION=VALUE", help="an option of Flink; several"
     )
     parser.add_argument(
+        "--change", type=Path, metavar="PACKAGE", help="a change package of netstack tune, to be applied"
+    )
+    parser.add_argument(
         "--flink", choices=RELEASES.values(), help="release; default: that of the scenario's preset"
     )
 
@@ -334,8 +339,8 @@ def load(asked: argparse.Namespace) -> int:
     with cluster(prepare(subject.release), subject.layout, asked.port) as running:
         for each in loads:
             document = _at(running, subject, each, asked)
-            name = f"{subject.name}.{_spelt(each).replace(' ', '_')}.json"
-            write_whole({asked.out / name: (json.dumps(document, separators=(",", ":")) + "\n").encode()})
+            text = json.dumps(document, separators=(",", ":")) + "\n"
+            write_whole({asked.out / f"{_stem(subject, each)}.json": text.encode()})
             rows[_spelt(each)] = document["figures"]
     print(table_of(rows), end="")
     return 0
@@ -343,6 +348,10 @@ def load(asked: argparse.Namespace) -> int:
 
 def _spelt(load: float | None) -> str:
     return "at limit" if load is None else f"load {load:g}"
+
+
+def _stem(subject: Subject, load: float | None) -> str:
+    return f"{subject.name}.{_spelt(load).replace(' ', '_')}"
 
 
 def _at(running: Cluster, subject: Subject, load: float | None, asked: argparse.Namespace) -> dict[str, Any]:
@@ -355,10 +364,9 @@ def _at(running: Cluster, subject: Subject, load: float | None, asked: argparse.
     others.begin(running)
     samples, began_ms = sampled(running, job, vertices, window[1], metrics=_METRICS)
     others.end(running)
-    if load == 1:
-        asked.out.mkdir(parents=True, exist_ok=True)
-        recording = asked.out / f"{subject.name}.rest.json.gz"
-        subject.read(running, job, ReadingOptions(recording=recording))
+    asked.out.mkdir(parents=True, exist_ok=True)
+    recording = asked.out / f"{_stem(subject, load)}.rest.json.gz"
+    subject.read(running, job, ReadingOptions(recording=recording))
     attempts = _finished(running, job, began_ms, window)
     running.cancel(job)
     return document | {
@@ -484,10 +492,12 @@ def _subject(asked: argparse.Namespace) -> Subject:
     """Return the job that the arguments name.
 
     Raises:
+        FileError: the change package cannot be read.
         ScenarioError: there is no such scenario, or Flink cannot run it here.
         TestbedError: there is no such job or setting.
     """
-    settings = {}
+    changes = read_package(asked.change).changes if asked.change else []
+    settings = {change.option: change.after for change in changes}
     for text in asked.set:
         assigned = split_assignment(text)
         if assigned is None:

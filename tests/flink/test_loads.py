@@ -1,10 +1,14 @@
 """A job's load, what it did under it, and the end of catching up are read from samples of a cluster."""
 
 import argparse
+from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
+from integration.tuning.change_package import DOCUMENT, TITLES, ChangePackage, Promise
+from integration.tuning.option_changes import OptionChange, Restart
 from netstack import GeneratorSpec, InputError
 from tests.flink import __main__ as commands
 from tests.flink.cluster import TestbedError
@@ -83,6 +87,22 @@ def test_options_of_the_command_replace_those_of_the_job() -> None:
     ordinary = _subject(parsed("load", "etl:off", "--set", f"{interval}=5 s"))
     assert ordinary.name == "etl_off"
     assert ordinary.layout.options[interval] == "5 s"
+
+
+def test_a_change_package_is_applied(tmp_path: Path) -> None:
+    interval = "execution.checkpointing.interval"
+    change = OptionChange(option=interval, before="2 s", configured=None, after="7 s", restart=Restart.JOB)
+    package = ChangePackage(
+        netstack="", job=None, job_id=None, flink=None, scenario="headroom_one_core", action="",
+        changes=[change], set_by_job=[], measured=False, max_checkpoint_ms=None, back_pressured_ms_per_s=None,
+        figures={name: Promise(before=None, promised=None) for name in TITLES}, last_vertices={},
+    )  # fmt: skip
+    (tmp_path / DOCUMENT).write_bytes(msgspec.json.encode(package))
+    asked = ["load", "headroom_one_core", "--change", str(tmp_path)]
+    assert _subject(parsed(*asked)).layout.options[interval] == "7 s"
+    assert _subject(parsed(*asked, "--set", f"{interval}=3 s")).layout.options[interval] == "3 s"
+    with pytest.raises(InputError, match="nothing"):
+        _subject(parsed("load", "etl", "--change", "nothing"))
 
 
 def test_an_option_that_changes_buffers_changes_the_layout_as_in_the_file() -> None:
