@@ -296,9 +296,12 @@ def add_load_options(parser: argparse.ArgumentParser) -> None:
     """Add what `load` takes."""
     _add_options(parser)
     parser.add_argument(
-        "--loads", type=_loads, default=[1.0], help="factors of the rates, such as 0.8,1,1.2 (1)"
+        "--loads",
+        type=_loads,
+        default=[],
+        help="factors of the rates, such as 0.8,1,1.2; default: 1, and none with --at-limit",
     )
-    parser.add_argument("--at-limit", action="store_true", help="also with sources as fast as possible")
+    parser.add_argument("--at-limit", action="store_true", help="measure with sources as fast as possible")
     parser.add_argument("--warmup", type=whole, default=60, help="seconds that do not count (%(default)s)")
     parser.add_argument("--seconds", type=whole, default=60, help="measured after them (%(default)s)")
 
@@ -335,7 +338,7 @@ def load(asked: argparse.Namespace) -> int:
     """Measure a job under other loads than today's, and at its limit."""
     subject = _subject(asked)
     rows = {}
-    loads: list[float | None] = [*asked.loads, *([None] if asked.at_limit else [])]
+    loads: list[float | None] = [*asked.loads, *([None] if asked.at_limit else [])] or [1.0]
     with cluster(prepare(subject.release), subject.layout, asked.port) as running:
         for each in loads:
             document = _at(running, subject, each, asked)
