@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from xdist.remote import Producer
     from xdist.scheduler import LoadScopeScheduling
 
-SPARK = "spark"
+SHARED_SPARK = "shared Spark"
+"""Parameter of the fixture `spark`, which is in the ID of each test that uses it."""
 
 # A loaded machine makes any example slow; speed is measured in benches. Examples are other ones in each run.
 settings.register_profile("netstack", deadline=None, max_examples=50)
@@ -54,30 +55,21 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadSco
 
     class Scheduling(LoadScopeScheduling):
         def _split_scope(self, nodeid: str) -> str:
-            return SPARK if nodeid.endswith(f"@{SPARK}") else nodeid.partition("::")[0]
+            return SHARED_SPARK if SHARED_SPARK in nodeid else nodeid.partition("::")[0]
 
     return Scheduling(config, log)
 
 
-@pytest.hookimpl(tryfirst=True)  # before xdist appends the name of the group to those of its tests
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Put the tests first that share the Spark session, then the files that start a Spark of their own.
 
     So all processes of a run end together.
     """
     starting = {item.path for item in items if item.get_closest_marker("spark")}
-    items.sort(key=lambda item: (not shares_spark(item), item.path not in starting))
-    for item in items:
-        if shares_spark(item):
-            item.add_marker(pytest.mark.xdist_group(SPARK))
+    items.sort(key=lambda item: (SHARED_SPARK not in item.nodeid, item.path not in starting))
 
 
-def shares_spark(item: pytest.Item) -> bool:
-    """Whether a test or one of its fixtures requests the fixture `spark`."""
-    return isinstance(item, pytest.Function) and SPARK in item.fixturenames
-
-
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="session", params=[SHARED_SPARK])
 def spark() -> Iterator[SparkSession]:
     """A local session with four slots, which all tests share that need one."""
     from integration.spark import spark_session  # here, since the tests of the core need none
