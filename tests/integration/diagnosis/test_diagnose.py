@@ -84,6 +84,12 @@ def two_by_two(link: LinkConditions, service_s: float) -> Scenario:
     )
 
 
+@cache
+def slow_consumer() -> bytes:
+    """The result of a job whose consumer limits it, as a document."""
+    return to_json(emulate(two_by_two(LinkConditions(), 1e-3)))
+
+
 def test_a_slow_operator_and_the_data_before_it(diagnosed: Diagnosed) -> None:
     window = diagnosed(reference("2x2_200KBs_off", 40.0))
     assert window["verdict"] == "operator bound, at stage1"
@@ -130,7 +136,7 @@ def test_a_job_that_keeps_up(diagnosed: Diagnosed) -> None:
 
 def test_the_text_fits_a_terminal(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "result.json"
-    file.write_bytes(to_json(emulate(two_by_two(LinkConditions(), 1e-3))))
+    file.write_bytes(slow_consumer())
     assert main(["diagnose", str(file)]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == "consumer limits the throughput: it is always busy, and upstream tasks wait."
@@ -151,7 +157,7 @@ def test_verbose_adds_all_findings_the_rules_and_the_origin(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = tmp_path / "result.json"
-    file.write_bytes(to_json(emulate(two_by_two(LinkConditions(), 1e-3))))
+    file.write_bytes(slow_consumer())
     assert main(["diagnose", str(file), "--verbose"]) == 0
     text = capsys.readouterr().out
     assert "problem  consumer  [operator-bound]" in text
@@ -207,7 +213,7 @@ def test_a_mistake_is_one_line(
 def test_a_result_with_a_broken_scenario_is_refused(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    document = json.loads(to_json(emulate(two_by_two(LinkConditions(), 1e-3))))
+    document = json.loads(slow_consumer())
     document["scenario"]["link"] = {"latency": "soon"}
     file = tmp_path / "result.json"
     file.write_text(json.dumps(document))
@@ -260,7 +266,7 @@ def test_advice_on_a_job_that_is_not_to_be_run_again_is_not_tried(change: dict[s
 def test_a_result_is_read_from_standard_input(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    document = to_json(emulate(two_by_two(LinkConditions(), 1e-3)))
+    document = slow_consumer()
     for content, status in ((document, 0), (b"{", 2)):
         monkeypatch.setattr("sys.stdin", TextIOWrapper(BytesIO(content)))
         assert main(["diagnose", "-"]) == status
@@ -286,11 +292,11 @@ def test_a_real_flink_job_is_judged_by_the_same_rules(version: str, exclusive: i
 
 
 def test_what_flinks_web_ui_shows_stands_in_for_metrics_that_are_gone() -> None:
-    with replayed("flink-2.2.1_2x2_200KBs_on1s") as cluster:
-        take_away(cluster, lambda vertex, subtask, metric: metric.endswith("TimeMs"))
-        (window,) = diagnose_job(cluster.url, watch_s=0.0).windows
-        cluster.forget("/backpressure")
-        blind = diagnose_job(cluster.url, watch_s=0.0)
+    cluster = Cluster(recording("flink-2.2.1_2x2_200KBs_on1s"))
+    take_away(cluster, lambda vertex, subtask, metric: metric.endswith("TimeMs"))
+    (window,) = diagnose_job(Unserved(cluster), watch_s=0.0).windows
+    cluster.forget("/backpressure")
+    blind = diagnose_job(Unserved(cluster), watch_s=0.0)
     assert window.verdict == "operator bound, at stage1"
     bound = next(finding for finding in window.findings if finding.rule == "operator-bound")
     assert "upstream back-pressured: source 100 % (HIGH)" in bound.evidence[0]
@@ -304,11 +310,11 @@ def test_what_flinks_web_ui_shows_stands_in_for_metrics_that_are_gone() -> None:
 
 
 def test_the_word_high_alone_is_evidence_too() -> None:
-    with replayed("flink-2.2.1_2x2_200KBs_on1s") as cluster:
-        take_away(cluster, lambda vertex, subtask, metric: metric == "accumulateBackPressuredTimeMs")
-        path = f"/jobs/{cluster.job}/vertices/{cluster.vertex('source')}/backpressure"
-        cluster.answers[path] = {"status": "ok", "backpressureLevel": "high"}
-        diagnosis = diagnose_job(cluster.url, watch_s=0.0)
+    cluster = Cluster(recording("flink-2.2.1_2x2_200KBs_on1s"))
+    take_away(cluster, lambda vertex, subtask, metric: metric == "accumulateBackPressuredTimeMs")
+    path = f"/jobs/{cluster.job}/vertices/{cluster.vertex('source')}/backpressure"
+    cluster.answers[path] = {"status": "ok", "backpressureLevel": "high"}
+    diagnosis = diagnose_job(Unserved(cluster), watch_s=0.0)
     (window,) = diagnosis.windows
     assert window.verdict == "operator bound, at stage1"
     assert any(
@@ -344,8 +350,7 @@ PHASE_FIELDS = ("start_delay", "alignment", "checkpoint", "end_to_end_duration",
 
 @cache
 def fired_with_all(name: str) -> set[tuple[str, str]]:
-    with replayed(name) as whole:
-        return fired_by(diagnose_job(whole.url, watch_s=0.0))
+    return fired_by(diagnose_job(Unserved(Cluster(recording(name))), watch_s=0.0))
 
 
 def fired_by(diagnosis: Diagnosis) -> set[tuple[str, str]]:
@@ -426,15 +431,15 @@ def test_a_subtask_that_tells_nothing_is_refused_just_where_another_goes_on(name
 
 
 def test_a_flink_job_without_these_metrics_is_judged_by_the_others() -> None:
-    with replayed("flink-2.2.1_2x2x2_1MBs_depth2_off") as cluster:
-        for name in ("source", "stage1", "stage2"):
-            for subtask in (0, 1):
-                path = f"/jobs/{cluster.job}/vertices/{cluster.vertex(name)}/subtasks/{subtask}/metrics?get=*"
-                cluster.answers[path] = [
-                    [entry for entry in entries if "BuffersUsage" not in entry["id"]]
-                    for entries in cluster.answers[path]
-                ]
-        (window,) = diagnose_job(cluster.url, watch_s=0.0, latency_s=0.001).windows
+    cluster = Cluster(recording("flink-2.2.1_2x2x2_1MBs_depth2_off"))
+    for name in ("source", "stage1", "stage2"):
+        for subtask in (0, 1):
+            path = f"/jobs/{cluster.job}/vertices/{cluster.vertex(name)}/subtasks/{subtask}/metrics?get=*"
+            cluster.answers[path] = [
+                [entry for entry in entries if "BuffersUsage" not in entry["id"]]
+                for entries in cluster.answers[path]
+            ]
+    (window,) = diagnose_job(Unserved(cluster), watch_s=0.0, latency_s=0.001).windows
     assert window.verdict == "operator bound, at stage2"
     evidence = [line for finding in window.findings for line in finding.evidence]
     assert any(line.startswith("at least 100 % of the floating") for line in evidence)

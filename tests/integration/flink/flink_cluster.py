@@ -1,6 +1,5 @@
 """Recorded answers of real Flink clusters, served again by a real HTTP server on loopback."""
 
-import copy
 import gzip
 import json
 import os
@@ -10,6 +9,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from functools import cache
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -28,15 +28,20 @@ ALL_METRICS = "?get=*"
 
 def recording(name: str) -> dict[str, Any]:
     """Return the options with which a cluster was started, and its answers."""
-    document: dict[str, Any] = json.loads(gzip.decompress((RECORDINGS / f"{name}.json.gz").read_bytes()))
+    document: dict[str, Any] = json.loads(_text_of(name))
     return document
+
+
+@cache
+def _text_of(name: str) -> bytes:
+    return gzip.decompress((RECORDINGS / f"{name}.json.gz").read_bytes())
 
 
 class Cluster:
     """Answers to paths; a metric of a subtask gets its next recorded value with each request."""
 
     def __init__(self, document: dict[str, Any]) -> None:
-        self.answers: dict[str, Any] = copy.deepcopy(document["answers"])
+        self.answers: dict[str, Any] = json.loads(json.dumps(document["answers"]))  # a copy
         self.job: str = document["job"]
         self.asked: list[str] = []
         self.url = ""

@@ -16,7 +16,6 @@ from netstack import (
     PRESETS,
     GeneratorSpec,
     InputError,
-    Scenario,
     Vertex,
     emulate,
     read_scenario,
@@ -28,13 +27,13 @@ ON1S, ON1S_OF_1X, DEPTH2 = NAMES
 
 
 def read(cluster: Cluster, **keywords) -> Imported:
-    """Import without waiting between samples."""
-    return import_scenario(cluster.url, watch_s=7.5, pause=lambda seconds: None, **keywords)
+    """Import from a cluster that is asked without a server."""
+    return import_scenario(Unserved(cluster), watch_s=7.5, **keywords)
 
 
-def cluster_import(cluster: Cluster) -> Scenario:
-    """The scenario of a cluster that is asked without a server."""
-    return import_scenario(Unserved(cluster), watch_s=7.5).scenario
+def read_served(cluster: Cluster) -> Imported:
+    """Import from a server, without waiting between samples."""
+    return import_scenario(cluster.url, watch_s=7.5, pause=lambda seconds: None)
 
 
 @pytest.fixture(params=NAMES)
@@ -45,8 +44,8 @@ def name(request) -> str:
 def test_an_import_finds_again_what_the_job_was_started_with(name):
     truth = recording(name)
     arguments = truth["job_args"]
-    with replayed(name) as cluster:
-        scenario = read(cluster).scenario
+    cluster = Cluster(recording(name))
+    scenario = read(cluster).scenario
     assert scenario.preset == f"flink-{truth['flink'][: truth['flink'].rindex('.')]}"
     assert [vertex.name for vertex in scenario.vertices] == ["source", "stage1", "stage2"][
         : arguments["depth"] + 1
@@ -70,8 +69,8 @@ def test_an_import_finds_again_what_the_job_was_started_with(name):
 
 def test_an_import_finds_the_options_again(name):
     truth = recording(name)
-    with replayed(name) as cluster:
-        scenario = read(cluster).scenario
+    cluster = Cluster(recording(name))
+    scenario = read(cluster).scenario
     options = scenario_document(scenario)["flink"]
     # Only 2.x begins with small buffers; how that is said of 1.x is not the job's.
     options.pop(OPTIONS["starting_segment_bytes"].name, None)
@@ -82,7 +81,7 @@ def test_an_import_finds_the_options_again(name):
 
 def test_an_import_shows_what_the_job_shows():
     with replayed(ON1S) as cluster:
-        shown = read(cluster).measured
+        shown = read_served(cluster).measured
     assert (shown.flink, shown.job) == ("2.2.1", cluster.job)
     assert [checkpoint.id for checkpoint in shown.checkpoints] == [14, 15, 16, 17, 18, 19, 20, 21]
     last = shown.checkpoints[-2].vertices[1]
@@ -103,8 +102,8 @@ def test_an_import_shows_what_the_job_shows():
 def test_an_imported_scenario_as_toml_loads_back_to_it(name, tmp_path):
     from netstack import scenario_toml
 
-    with replayed(name) as cluster:
-        imported = read(cluster)
+    cluster = Cluster(recording(name))
+    imported = read(cluster)
     text = scenario_toml(imported.scenario, imported.notes)
     assert read_scenario(tomllib.loads(text)) == imported.scenario
     (tmp_path / "job.toml").write_text(text)
@@ -112,16 +111,16 @@ def test_an_imported_scenario_as_toml_loads_back_to_it(name, tmp_path):
 
 
 def test_what_cannot_be_read_is_noted():
-    with replayed(ON1S_OF_1X) as cluster:
-        notes = read(cluster).notes
+    cluster = Cluster(recording(ON1S_OF_1X))
+    notes = read(cluster).notes
     assert [" ".join(note.split(" ")[:2]) for note in notes] == [
         "Latency between",
         "A buffer",
         "Checkpoints take",
     ]
-    with replayed(ON1S_OF_1X) as cluster:
-        given = Overrides(latency_s=1e-4, options={"execution.buffer-timeout": "10 ms"})
-        imported = read(cluster, overrides=given)
+    cluster = Cluster(recording(ON1S_OF_1X))
+    given = Overrides(latency_s=1e-4, options={"execution.buffer-timeout": "10 ms"})
+    imported = read(cluster, overrides=given)
     assert [note.split(" ")[1] for note in imported.notes] == ["take"]
     assert imported.scenario.link.latency_s == 1e-4
     assert imported.scenario.config.buffer_timeout_interval_s == 0.01
@@ -134,8 +133,8 @@ def test_overrides_replace_what_was_measured():
         rate={"source": 7.0},
         options={"heartbeat.timeout": "9 s"},
     )
-    with replayed(DEPTH2) as cluster:
-        scenario = read(cluster, overrides=given).scenario
+    cluster = Cluster(recording(DEPTH2))
+    scenario = read(cluster, overrides=given).scenario
     source, stage1, stage2 = scenario.vertices
     assert (source.source.record_bytes, source.source.rates) == (100, (7.0,))
     assert stage2.service == ((0.0, 0.5),)
@@ -159,7 +158,8 @@ def test_overrides_replace_what_was_measured():
     ],
 )
 def test_an_override_that_fits_nothing_is_refused(given, message):
-    with replayed(ON1S) as cluster, pytest.raises(InputError) as caught:
+    cluster = Cluster(recording(ON1S))
+    with pytest.raises(InputError) as caught:
         read(cluster, overrides=given)
     assert caught.value.problems[0].startswith(message)
 
@@ -180,11 +180,11 @@ def _without_the_past(imported: Imported) -> list[Vertex]:
     ],
 )
 def test_a_missing_path_costs_only_what_it_would_have_told(part, still):
-    with replayed(ON1S) as cluster:
-        whole = read(cluster)
-    with replayed(ON1S) as cluster:
-        assert cluster.forget(part.format(job=cluster.job))
-        rest = read(cluster)
+    cluster = Cluster(recording(ON1S))
+    whole = read(cluster)
+    cluster = Cluster(recording(ON1S))
+    assert cluster.forget(part.format(job=cluster.job))
+    rest = read(cluster)
     assert _without_the_past(rest) == _without_the_past(whole)
     assert rest.scenario.edges == whole.scenario.edges
     assert any(still in note for note in rest.notes)
@@ -192,9 +192,9 @@ def test_a_missing_path_costs_only_what_it_would_have_told(part, still):
 
 
 def test_without_a_list_of_metrics_the_totals_of_the_vertex_stand_in():
-    with replayed(ON1S) as cluster:
-        cluster.forget(f"{cluster.vertex('stage1')}/subtasks/0/metrics")
-        imported = read(cluster)
+    cluster = Cluster(recording(ON1S))
+    cluster.forget(f"{cluster.vertex('stage1')}/subtasks/0/metrics")
+    imported = read(cluster)
     stage = imported.scenario.vertices[1]
     # Since the start, in which the first second of the job is counted too.
     assert stage.service[0][1] == pytest.approx(0.005, rel=0.02)
@@ -203,28 +203,28 @@ def test_without_a_list_of_metrics_the_totals_of_the_vertex_stand_in():
 
 
 def test_without_the_details_of_vertices_task_managers_are_noted():
-    with replayed(ON1S) as cluster:
-        for vertex in ("source", "stage1"):
-            del cluster.answers[f"/jobs/{cluster.job}/vertices/{cluster.vertex(vertex)}"]
-        imported = read(cluster)
+    cluster = Cluster(recording(ON1S))
+    for vertex in ("source", "stage1"):
+        del cluster.answers[f"/jobs/{cluster.job}/vertices/{cluster.vertex(vertex)}"]
+    imported = read(cluster)
     assert any("task managers of subtasks are not reported" in note for note in imported.notes)
     assert imported.scenario.vertices[1].service[0][1] == pytest.approx(0.005, rel=0.01)
 
 
 def test_names_are_listed_from_subtask_0_and_values_read_of_each():
-    with replayed(ON1S) as cluster:
-        read(cluster)
+    cluster = Cluster(recording(ON1S))
+    read(cluster)
     lists = [path for path in cluster.asked if path.endswith("/subtasks/0/metrics")]
     others = [path for path in cluster.asked if path.endswith("/subtasks/1/metrics")]
     assert (len(lists), len(others)) == (2 + 24, 24)
 
 
 def test_flink_2_3_is_read_with_its_own_defaults_and_options() -> None:
-    with replayed("flink-2.3.0_wordcount_on1s") as cluster:
-        cluster.answers["/jobmanager/config"].append(
-            {"key": "taskmanager.network.adaptive-partitioner.enabled", "value": "true"}
-        )
-        imported = read(cluster)
+    cluster = Cluster(recording("flink-2.3.0_wordcount_on1s"))
+    cluster.answers["/jobmanager/config"].append(
+        {"key": "taskmanager.network.adaptive-partitioner.enabled", "value": "true"}
+    )
+    imported = read(cluster)
     scenario = imported.scenario
     assert (scenario.preset, len(scenario.vertices)) == ("flink-2.3", 2)
     assert scenario.config.debloat_enabled
@@ -235,12 +235,12 @@ def test_flink_2_3_is_read_with_its_own_defaults_and_options() -> None:
 @pytest.mark.parametrize("at_consumers", [False, True])
 def test_checkpoints_during_recovery_are_imported_with_the_option_that_they_need(at_consumers: bool) -> None:
     unaligned = "execution.checkpointing.unaligned"
-    with replayed("flink-2.3.0_wordcount_on1s") as cluster:
-        cluster.answers["/jobmanager/config"] += [
-            {"key": f"{unaligned}.during-recovery.enabled", "value": "true"},
-            {"key": f"{unaligned}.recover-output-on-downstream.enabled", "value": str(at_consumers).lower()},
-        ]
-        imported = read(cluster)
+    cluster = Cluster(recording("flink-2.3.0_wordcount_on1s"))
+    cluster.answers["/jobmanager/config"] += [
+        {"key": f"{unaligned}.during-recovery.enabled", "value": "true"},
+        {"key": f"{unaligned}.recover-output-on-downstream.enabled", "value": str(at_consumers).lower()},
+    ]
+    imported = read(cluster)
     config = imported.scenario.config
     assert (config.recover_output_on_downstream, config.checkpoints_during_recovery) == (at_consumers,) * 2
     assert any("during-recovery" in str(note) for note in imported.notes) != at_consumers
@@ -250,16 +250,16 @@ class TestWhatJobsDo:
     """Recordings with other counts: what the emulated job has to look like then."""
 
     def test_a_source_that_idles_emits_at_its_rate(self):
-        with replayed(ON1S) as cluster:
-            for subtask in (0, 1):
-                cluster.change_metrics("source", subtask, _paced)
-            scenario = read(cluster).scenario
+        cluster = Cluster(recording(ON1S))
+        for subtask in (0, 1):
+            cluster.change_metrics("source", subtask, _paced)
+        scenario = read(cluster).scenario
         assert scenario.vertices[0].source.rates == (100.0,)
 
     def test_a_source_that_never_idles_would_emit_more_without_back_pressure(self):
-        with replayed(ON1S) as cluster:
-            cluster.change_metrics("source", 1, _half_held)
-            scenario = read(cluster).scenario
+        cluster = Cluster(recording(ON1S))
+        cluster.change_metrics("source", 1, _half_held)
+        scenario = read(cluster).scenario
         assert scenario.vertices[0].source.rates == (0.0, 200.0)
 
     def test_a_slow_subtask_is_skew(self):
@@ -269,9 +269,9 @@ class TestWhatJobsDo:
                 metric
             )
 
-        with replayed(DEPTH2) as cluster:
-            cluster.change_metrics("stage2", 0, idler)
-            scenario = read(cluster).scenario
+        cluster = Cluster(recording(DEPTH2))
+        cluster.change_metrics("stage2", 0, idler)
+        scenario = read(cluster).scenario
         stage = scenario.vertices[2]
         costs = [stage.service_steps(subtask)[0][1] for subtask in (0, 1)]
         assert costs == pytest.approx([0.00025, 0.001], rel=0.02)
@@ -282,10 +282,10 @@ class TestWhatJobsDo:
             quarter = value / 4 if metric in ("accumulateBusyTimeMs", "numRecordsIn", "numBytesIn") else None
             return 12000 + 1196 * number if metric == "accumulateIdleTimeMs" else quarter
 
-        with replayed(DEPTH2) as cluster:
-            cluster.change_metrics("stage2", 0, rare)
-            cluster.ship("stage2", "HASH")
-            scenario = read(cluster).scenario
+        cluster = Cluster(recording(DEPTH2))
+        cluster.change_metrics("stage2", 0, rare)
+        cluster.ship("stage2", "HASH")
+        scenario = read(cluster).scenario
         stage, exchange = scenario.vertices[2], scenario.edges[1]
         slow, fast = (stage.service_steps(subtask)[0][1] for subtask in (1, 0))
         assert slow / fast == pytest.approx(1, rel=0.02)
@@ -295,20 +295,20 @@ class TestWhatJobsDo:
         def tenth(metric: str, value: float, number: int) -> float | None:
             return value / 10 if metric == "numRecordsOut" else None
 
-        with replayed(DEPTH2) as cluster:
-            for subtask in (0, 1):
-                cluster.change_metrics("stage1", subtask, tenth)
-            scenario = read(cluster).scenario
+        cluster = Cluster(recording(DEPTH2))
+        for subtask in (0, 1):
+            cluster.change_metrics("stage1", subtask, tenth)
+        scenario = read(cluster).scenario
         assert scenario.vertices[1].selectivity == pytest.approx(0.1, rel=0.02)
         assert scenario.edges[1].fraction == 1
 
     def test_subtasks_run_where_they_run(self):
-        with replayed(DEPTH2) as cluster:
-            for vertex, managers in (("stage1", ("tm9", "tm9")), ("stage2", ("tm9", "tm3"))):
-                path = f"/jobs/{cluster.job}/vertices/{cluster.vertex(vertex)}"
-                for subtask, manager in zip(cluster.answers[path]["subtasks"], managers, strict=True):
-                    subtask["taskmanager-id"] = manager
-            scenario = read(cluster).scenario
+        cluster = Cluster(recording(DEPTH2))
+        for vertex, managers in (("stage1", ("tm9", "tm9")), ("stage2", ("tm9", "tm3"))):
+            path = f"/jobs/{cluster.job}/vertices/{cluster.vertex(vertex)}"
+            for subtask, manager in zip(cluster.answers[path]["subtasks"], managers, strict=True):
+                subtask["taskmanager-id"] = manager
+        scenario = read(cluster).scenario
         _, stage1, stage2 = scenario.vertices
         assert (stage1.task_manager, stage2.task_manager) == ("tm9", ("tm9", "tm3"))
 
@@ -317,11 +317,11 @@ class TestWhatJobsDo:
             """A hundred records every fourth look, which are two seconds apart."""
             return 1000 + 100 * (number // 4) if metric == "numRecordsOut" else None
 
-        with replayed(DEPTH2) as cluster:
-            for subtask in (0, 1):
-                cluster.change_metrics("stage1", subtask, fires)
-            cluster.describe("stage1", "Window(TumblingEventTimeWindows(7000), EventTimeTrigger)")
-            scenario = read(cluster).scenario
+        cluster = Cluster(recording(DEPTH2))
+        for subtask in (0, 1):
+            cluster.change_metrics("stage1", subtask, fires)
+        cluster.describe("stage1", "Window(TumblingEventTimeWindows(7000), EventTimeTrigger)")
+        scenario = read(cluster).scenario
         assert scenario.vertices[1].emit_every_s == 7
 
     def test_a_source_whose_counts_go_up_in_steps_emits_bursts(self):
@@ -330,20 +330,20 @@ class TestWhatJobsDo:
                 return 10_000 + 200 * number
             return _paced(metric, value, number)
 
-        with replayed(ON1S) as cluster:
-            for subtask in (0, 1):
-                cluster.change_metrics("source", subtask, steps)
-            source = read(cluster).scenario.vertices[0].source
+        cluster = Cluster(recording(ON1S))
+        for subtask in (0, 1):
+            cluster.change_metrics("source", subtask, steps)
+        source = read(cluster).scenario.vertices[0].source
         assert source.burst_s is not None
         assert source.rates[0] * source.burst_s == pytest.approx(200)
 
     def test_unreadable_and_ignored_options_are_noted(self):
-        with replayed(ON1S) as cluster:
-            cluster.answers["/jobmanager/config"] += [
-                {"key": "taskmanager.network.memory.floating-buffers-per-gate", "value": "3"},
-                {"key": "taskmanager.memory.segment-size", "value": "lots"},
-            ]
-            imported = read(cluster)
+        cluster = Cluster(recording(ON1S))
+        cluster.answers["/jobmanager/config"] += [
+            {"key": "taskmanager.network.memory.floating-buffers-per-gate", "value": "3"},
+            {"key": "taskmanager.memory.segment-size", "value": "lots"},
+        ]
+        imported = read(cluster)
         assert imported.scenario.config.floating_buffers_per_gate == 8
         assert imported.scenario.config.segment_bytes == PRESETS["flink-2.2"].segment_bytes
         assert [note for note in imported.notes if "ignores it" in note or "segment-size" in note] == [
@@ -354,33 +354,33 @@ class TestWhatJobsDo:
         ]
 
     def test_flink_1_obeys_the_numbers_of_buffers(self):
-        with replayed(ON1S_OF_1X) as cluster:
-            option = {"key": "taskmanager.network.memory.floating-buffers-per-gate", "value": "3"}
-            cluster.answers["/jobmanager/config"].append(option)
-            scenario = read(cluster).scenario
+        cluster = Cluster(recording(ON1S_OF_1X))
+        option = {"key": "taskmanager.network.memory.floating-buffers-per-gate", "value": "3"}
+        cluster.answers["/jobmanager/config"].append(option)
+        scenario = read(cluster).scenario
         assert scenario.config.floating_buffers_per_gate == 3
 
     def test_the_job_s_own_checkpoint_settings_go_before_the_cluster_s(self):
-        with replayed(ON1S) as cluster:
-            told = cluster.answers[f"/jobs/{cluster.job}/checkpoints/config"]
-            told.update(interval=30000, unaligned_checkpoints=True, aligned_checkpoint_timeout=5000)
-            scenario = read(cluster).scenario
+        cluster = Cluster(recording(ON1S))
+        told = cluster.answers[f"/jobs/{cluster.job}/checkpoints/config"]
+        told.update(interval=30000, unaligned_checkpoints=True, aligned_checkpoint_timeout=5000)
+        scenario = read(cluster).scenario
         config = scenario.config
         assert (config.checkpoint_interval_s, config.unaligned_enabled) == (30, True)
         assert config.aligned_checkpoint_timeout_s == 5
         assert scenario.duration_s - scenario.warmup_s == 240
 
     def test_the_network_memory_of_task_managers_is_theirs(self):
-        with replayed(ON1S) as cluster:
-            shared = read(cluster)
-            cluster.answers["/taskmanagers/tm1"]["metrics"]["nettyShuffleMemorySegmentsTotal"] = 300
-            cluster.answers["/taskmanagers/tm1"]["allocatedSlots"] = [{"jobId": "another"}]
-            scarce = read(cluster)
-            given = read(
-                cluster, overrides=Overrides(options={"taskmanager.memory.network.max": "64 mb"})
-            ).scenario
-            del cluster.answers["/taskmanagers/tm1"]["metrics"]
-            untold = read(cluster)
+        cluster = Cluster(recording(ON1S))
+        shared = read(cluster)
+        cluster.answers["/taskmanagers/tm1"]["metrics"]["nettyShuffleMemorySegmentsTotal"] = 300
+        cluster.answers["/taskmanagers/tm1"]["allocatedSlots"] = [{"jobId": "another"}]
+        scarce = read(cluster)
+        given = read(
+            cluster, overrides=Overrides(options={"taskmanager.memory.network.max": "64 mb"})
+        ).scenario
+        del cluster.answers["/taskmanagers/tm1"]["metrics"]
+        untold = read(cluster)
         assert shared.scenario.config.network_memory_max_bytes == 8192 * 32768
         assert scarce.scenario.config.network_memory_max_bytes == 300 * 32768
         assert [note for note in scarce.notes if "network memory" in note] == [
@@ -392,18 +392,18 @@ class TestWhatJobsDo:
         assert any("network memory of the task managers is not reported" in note for note in untold.notes)
 
     def test_an_unknown_ship_strategy_is_noted(self):
-        with replayed(ON1S) as cluster:
-            plan = cluster.answers[f"/jobs/{cluster.job}/plan"]["plan"]
-            next(node for node in plan["nodes"] if "inputs" in node)["inputs"][0]["ship_strategy"] = "CUSTOM"
-            imported = read(cluster)
+        cluster = Cluster(recording(ON1S))
+        plan = cluster.answers[f"/jobs/{cluster.job}/plan"]["plan"]
+        next(node for node in plan["nodes"] if "inputs" in node)["inputs"][0]["ship_strategy"] = "CUSTOM"
+        imported = read(cluster)
         assert imported.scenario.edges[0].ship == "rebalance"
         assert "source -> stage1 ships by CUSTOM; assuming rebalance." in imported.notes
 
     def test_metrics_that_stand_still_say_nothing_of_now(self):
-        with replayed(ON1S) as cluster:
-            for path in [path for path in cluster.answers if path.endswith("?get=*")]:
-                cluster.answers[path] = cluster.answers[path][:1]
-            imported = read(cluster)
+        cluster = Cluster(recording(ON1S))
+        for path in [path for path in cluster.answers if path.endswith("?get=*")]:
+            cluster.answers[path] = cluster.answers[path][:1]
+        imported = read(cluster)
         assert any(note.startswith("The metrics did not change") for note in imported.notes)
         assert imported.measured.steady.vertices[1].records_in_per_s == [None, None]
         # That the source has been back-pressured nearly all the time is known all the same.
@@ -413,9 +413,9 @@ class TestWhatJobsDo:
         def over(metric: str, value: float, number: int) -> float | None:
             return {"numRecordsIn": 5000.0, "accumulateIdleTimeMs": 2000.0 * number}.get(metric)
 
-        with replayed(ON1S) as cluster:
-            cluster.change_metrics("stage1", 1, over)
-            notes = read(cluster).notes
+        cluster = Cluster(recording(ON1S))
+        cluster.change_metrics("stage1", 1, over)
+        notes = read(cluster).notes
         assert [note for note in notes if "records were seen" in note] == [
             "stage1: no records were seen at subtask 1; assuming the mean cost since the start of the "
             "job. Set watch_s to a longer time."
@@ -463,11 +463,11 @@ class TestWhatJobsDo:
         assert sum(known(predicted)) == pytest.approx(sum(known(shown)), rel=0.05)
 
     def test_two_exchanges_between_the_same_vertices(self):
-        with replayed(ON1S) as cluster:
-            plan = cluster.answers[f"/jobs/{cluster.job}/plan"]["plan"]
-            inputs = next(node for node in plan["nodes"] if "inputs" in node)["inputs"]
-            inputs.append(inputs[0] | {"num": 1})
-            scenario = read(cluster).scenario
+        cluster = Cluster(recording(ON1S))
+        plan = cluster.answers[f"/jobs/{cluster.job}/plan"]["plan"]
+        inputs = next(node for node in plan["nodes"] if "inputs" in node)["inputs"]
+        inputs.append(inputs[0] | {"num": 1})
+        scenario = read(cluster).scenario
         assert len(scenario.edges) == 2
         assert scenario.vertices[0].source.record_bytes == pytest.approx(1013, abs=2)
 
@@ -510,13 +510,13 @@ class TestWhatCannotBeRead:
         cluster = Cluster(recording(ON1S))
         cluster.answers = {"/config": {"name": "something else"}}
         with serving(cluster), pytest.raises(FlinkRestError, match="does not report its version of Flink"):
-            read(cluster)
+            read_served(cluster)
         cluster.answers = {}
         with (
             serving(cluster),
             pytest.raises(FlinkRestError, match=r"has no /config\. Check that this is the address"),
         ):
-            read(cluster)
+            read_served(cluster)
 
     @pytest.mark.parametrize("other", [{}, "text"], ids=repr)
     def test_answers_of_another_shape_end_in_an_error_or_in_a_scenario(self, other):
@@ -525,7 +525,7 @@ class TestWhatCannotBeRead:
             cluster = Cluster(recording(ON1S))
             cluster.answers[path] = [other] * 6 if path.endswith("?get=*") else other
             with suppress(InputError):
-                assert len(cluster_import(cluster).vertices) == 2
+                assert len(read(cluster).scenario.vertices) == 2
 
     def test_more_vertices_than_any_job_has(self):
         """Each would take requests of its own."""
@@ -533,7 +533,7 @@ class TestWhatCannotBeRead:
         vertices = cluster.answers[f"/jobs/{cluster.job}"]["vertices"]
         vertices += [vertices[0] | {"id": str(number)} for number in range(999)]
         with pytest.raises(FlinkRestError, match=f"job {cluster.job}: has 1,001 vertices; at most 1,000 are"):
-            cluster_import(cluster)
+            read(cluster)
         assert len(cluster.asked) == 3
 
     def test_of_many_jobs_a_message_names_the_first(self):
@@ -543,36 +543,33 @@ class TestWhatCannotBeRead:
         with pytest.raises(
             FlinkRestError, match=r"100 jobs are running\..* job 19 .* RUNNING\) and 80 more$"
         ):
-            cluster_import(cluster)
+            read(cluster)
 
     def test_a_job_that_is_not_there(self):
-        with (
-            replayed(ON1S) as cluster,
-            pytest.raises(FlinkRestError, match="has no job abc; the cluster"),
-        ):
-            read(cluster, job="abc")
+        with pytest.raises(FlinkRestError, match="has no job abc; the cluster"):
+            read(Cluster(recording(ON1S)), job="abc")
 
     def test_several_jobs(self):
-        with replayed(ON1S) as cluster:
-            jobs = cluster.answers["/jobs/overview"]["jobs"]
-            jobs.append(jobs[0] | {"jid": "other"})
-            with pytest.raises(FlinkRestError, match=r"2 jobs are running\. Set job to one of these"):
-                read(cluster)
-            assert read(cluster, job=cluster.job).measured.job == cluster.job
+        cluster = Cluster(recording(ON1S))
+        jobs = cluster.answers["/jobs/overview"]["jobs"]
+        jobs.append(jobs[0] | {"jid": "other"})
+        with pytest.raises(FlinkRestError, match=r"2 jobs are running\. Set job to one of these"):
+            read(cluster)
+        assert read(cluster, job=cluster.job).measured.job == cluster.job
 
     def test_too_little_data(self):
-        with replayed(ON1S) as cluster:
-            for vertex, subtask in (("source", 0), ("source", 1), ("stage1", 0), ("stage1", 1)):
-                cluster.change_metrics(vertex, subtask, lambda metric, value, number: value / 1000)
-            with pytest.raises(FlinkRestError) as caught:
-                read(cluster)
-            assert [problem.split("set the ")[1] for problem in caught.value.problems] == [
-                "missing size: record_bytes={'source': 1000}.",
-                "missing rate: rate={'source': 100}.",
-                "missing cost: service_s={'stage1': 0.005}.",
-            ]
-            given = Overrides(record_bytes={"": 1000}, rate={"": 0.0}, service_s={"": 0.005})
-            assert read(cluster, overrides=given).scenario.vertices[1].service == ((0.0, 0.005),)
+        cluster = Cluster(recording(ON1S))
+        for vertex, subtask in (("source", 0), ("source", 1), ("stage1", 0), ("stage1", 1)):
+            cluster.change_metrics(vertex, subtask, lambda metric, value, number: value / 1000)
+        with pytest.raises(FlinkRestError) as caught:
+            read(cluster)
+        assert [problem.split("set the ")[1] for problem in caught.value.problems] == [
+            "missing size: record_bytes={'source': 1000}.",
+            "missing rate: rate={'source': 100}.",
+            "missing cost: service_s={'stage1': 0.005}.",
+        ]
+        given = Overrides(record_bytes={"": 1000}, rate={"": 0.0}, service_s={"": 0.005})
+        assert read(cluster, overrides=given).scenario.vertices[1].service == ((0.0, 0.005),)
 
     @pytest.mark.parametrize(
         ("change", "problem"),
@@ -587,16 +584,16 @@ class TestWhatCannotBeRead:
         cluster = Cluster(recording(ON1S))
         _later(cluster, change)
         with pytest.raises(FlinkRestError, match=problem):
-            cluster_import(cluster)
+            read(cluster)
 
     def test_a_task_that_counts_anew_while_it_is_watched(self):
         def anew(metric: str, value: float, number: int) -> float | None:
             return value / 50 if number >= 3 and metric.startswith("numRecords") else None
 
-        with replayed(ON1S) as cluster:
-            cluster.change_metrics("stage1", 1, anew)
-            with pytest.raises(FlinkRestError, match=" restarted while it was watched"):
-                read(cluster)
+        cluster = Cluster(recording(ON1S))
+        cluster.change_metrics("stage1", 1, anew)
+        with pytest.raises(FlinkRestError, match=" restarted while it was watched"):
+            read(cluster)
 
     @pytest.mark.parametrize(
         ("change", "problem"),
@@ -615,20 +612,20 @@ class TestWhatCannotBeRead:
         cluster = Cluster(recording(ON1S))
         change(cluster.answers[f"/jobs/{cluster.job}"])
         with pytest.raises(FlinkRestError, match=problem):
-            cluster_import(cluster)
+            read(cluster)
 
     def test_a_job_without_an_exchange(self):
         cluster = Cluster(recording(ON1S))
         cluster.answers[f"/jobs/{cluster.job}"]["vertices"].pop()
         cluster.answers[f"/jobs/{cluster.job}/plan"]["plan"]["nodes"].pop(0)
         with pytest.raises(FlinkRestError, match="has no exchange"):
-            cluster_import(cluster)
+            read(cluster)
 
     def test_a_want_of_counts_is_told_with_the_paths_that_would_have_had_them(self):
-        with replayed(ON1S) as cluster:
-            cluster.forget("/vertices/")
-            with pytest.raises(FlinkRestError, match="too little is known") as caught:
-                read(cluster)
+        cluster = Cluster(recording(ON1S))
+        cluster.forget("/vertices/")
+        with pytest.raises(FlinkRestError, match="too little is known") as caught:
+            read(cluster)
         assert "/vertices/" in caught.value.problems[-1]
 
 
