@@ -173,15 +173,17 @@ def test_where_no_setting_keeps_to_a_limit_the_nearest_is_named(
 
 @pytest.mark.spark
 def test_over_spark_it_finds_the_same(
-    tuned: Arguments, spark: SparkSession, capsys: pytest.CaptureFixture[str]
+    spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    command = tuned[: tuned.index("--seeds")]
-    assert main([*command, "--seeds", "1", "--master", "local[2]", "--json"]) == 0
-    (found,) = json.loads(capsys.readouterr().out)["recommendations"]
-    (before,) = document(tuned)["recommendations"]
-    assert found["chosen"] == before["chosen"]
-    names = [one["name"] for one in found["settings"]]
-    assert names == [one["name"] for one in before["settings"]]
+    (tmp_path / "short.toml").write_text(SCENARIO.replace("21 s", "8 s"), "utf-8")
+    command = ["tune", str(tmp_path / "short.toml"), "--only", "unaligned", "--seeds", "1", "--json"]
+    found = []
+    for name, more in (("here", []), ("spark", ["--master", "local[2]"])):
+        assert main([*command, "--out", str(tmp_path / name), *more]) == 0
+        found.append(json.loads(capsys.readouterr().out)["recommendations"])
+    here, over_spark = found
+    assert over_spark == here
+    assert {"now", "unaligned"} <= {one["name"] for one in here[0]["settings"]}
 
 
 def test_the_page_has_recommendation_pictures_and_origin(tuned: Arguments) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import cache
 from typing import Any
 
 import pytest
@@ -75,6 +76,15 @@ def positions(scenario: Scenario, times: Sequence[float]) -> list[list[int]]:
     return found
 
 
+TIMES = (17.001, 18.234, 19.901)
+
+
+@cache
+def undisturbed_positions(scenario: Scenario) -> list[list[int]]:
+    """Return the positions at `TIMES`, for all tests that disturb the same job."""
+    return positions(scenario, TIMES)
+
+
 FAULTS = {
     "one": [kill("sink", 0, 5.0)],
     "before the first checkpoint": [kill("source", 0, 1.0)],
@@ -91,10 +101,9 @@ FAULTS = {
 def test_in_the_end_a_source_has_read_all_that_has_arrived(
     of_source: dict[str, Any], faults: list[Fault], ship: str
 ) -> None:
-    times = [17.001, 18.234, 19.901]
     edges = (Edge(source="source", target="sink", ship=ship),)
     disturbed = replace(job(faults, **of_source), edges=edges)
-    assert positions(disturbed, times) == positions(replace(disturbed, faults=()), times)
+    assert positions(disturbed, TIMES) == undisturbed_positions(replace(disturbed, faults=()))
 
 
 def change(at: float, *rates: float) -> ScheduledChange:
@@ -117,10 +126,9 @@ CHANGES = {
 def test_a_rate_that_changes_fills_the_log_also_while_the_job_is_down(
     of_source: dict[str, Any], changes: list[ScheduledChange]
 ) -> None:
-    times = [17.001, 18.234, 19.901]
     disturbed = job([kill("sink", 0, 5.0)], changes, **of_source)
-    undisturbed = positions(replace(disturbed, faults=()), times)
-    assert positions(disturbed, times) == [
+    undisturbed = undisturbed_positions(replace(disturbed, faults=()))
+    assert positions(disturbed, TIMES) == [
         [pytest.approx(one, abs=1) for one in each] for each in undisturbed
     ]
 
