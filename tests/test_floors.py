@@ -7,10 +7,11 @@ in the same folder.
 
 import ast
 from collections.abc import Iterable, Iterator, Mapping
+from functools import cache
 
 import pytest
 
-from tests.test_layers import LAYERS, ROOT, absolute_name, module_name, modules_of, package_of
+from tests.test_layers import LAYERS, ROOT, absolute_name, module_name, modules_of, package_of, tree_of
 
 FLOORS = {
     "netstack": (
@@ -68,6 +69,7 @@ Graph = Mapping[str, set[str]]
 """Modules, and those that each imports."""
 
 
+@cache
 def graph_of(package: str) -> Graph:
     """Return the imports between the modules of a package.
 
@@ -80,7 +82,7 @@ def graph_of(package: str) -> Graph:
         path = paths[name]
         if name == "netstack.errors":
             continue
-        tree = ast.parse(path.read_text("utf-8"))
+        tree = tree_of(path)
         for_types = {
             id(node)
             for block in tree.body

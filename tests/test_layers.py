@@ -13,8 +13,9 @@ import re
 import subprocess
 import sys
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -94,13 +95,13 @@ def absolute_name(node: ast.ImportFrom, package: str) -> str:
     return ".".join([*parents[: len(parents) - node.level + 1], *filter(None, [node.module])])
 
 
-def breaches(source: str, layer: str, package: str | None = None) -> list[str]:
+def breaches(imports: Iterable[Import], layer: str) -> list[str]:
     """What a module's imports break, one line for each; no line means that it keeps the rules."""
-    return [
-        f"line {item.line}: {reason}"
-        for item in imports_of(ast.parse(source), package or layer)
-        if (reason := breach(item, layer))
-    ]
+    return [f"line {item.line}: {reason}" for item in imports if (reason := breach(item, layer))]
+
+
+def breaches_in(source: str, layer: str) -> list[str]:
+    return breaches(imports_of(ast.parse(source), layer), layer)
 
 
 def breach(item: Import, layer: str) -> str:
@@ -120,8 +121,21 @@ def breach(item: Import, layer: str) -> str:
     return "" if root else f"{item.name}: across packages import the package root"
 
 
+@cache
 def modules_of(layer: str) -> list[Path]:
     return sorted((ROOT / layer).rglob("*.py"))
+
+
+@cache
+def tree_of(path: Path) -> ast.Module:
+    """The syntax tree of a module, which no test changes."""
+    return ast.parse(path.read_text("utf-8"))
+
+
+@cache
+def imports_in(path: Path) -> tuple[Import, ...]:
+    """Every import of a module."""
+    return tuple(imports_of(tree_of(path), package_of(path)))
 
 
 def module_name(path: Path) -> str:
@@ -138,7 +152,7 @@ def test_imports_follow_the_arrows(layer: str) -> None:
     found = [
         f"{path.relative_to(ROOT)} {line}"
         for path in modules_of(layer)
-        for line in breaches(path.read_text("utf-8"), layer, package_of(path))
+        for line in breaches(imports_in(path), layer)
     ]
     assert found == []
 
@@ -166,7 +180,7 @@ def test_imports_follow_the_arrows(layer: str) -> None:
     ],
 )
 def test_a_breach_is_found(layer: str, source: str) -> None:
-    assert len(breaches(source, layer)) == 1
+    assert len(breaches_in(source, layer)) == 1
 
 
 @pytest.mark.parametrize(
@@ -186,14 +200,14 @@ def test_a_breach_is_found(layer: str, source: str) -> None:
     ],
 )
 def test_allowed_imports_pass(layer: str, source: str) -> None:
-    assert breaches(source, layer) == []
+    assert breaches_in(source, layer) == []
 
 
 def test_only_presentation_prints() -> None:
     printing = {
         str(path.relative_to(ROOT))
         for path in modules_of("integration")
-        for node in ast.walk(ast.parse(path.read_text("utf-8")))
+        for node in ast.walk(tree_of(path))
         if (isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "print")
         or (isinstance(node, ast.ImportFrom) and str(node.module).partition(".")[0] == "rich")
     }
@@ -207,7 +221,7 @@ def test_scenarios_import_nothing_of_what_is_built_on_them() -> None:
     climbing = [
         f"{path.relative_to(ROOT)} line {item.line}: {item.name}"
         for path in modules_of("netstack/scenarios")
-        for item in imports_of(ast.parse(path.read_text("utf-8")), "netstack.scenarios")
+        for item in imports_in(path)
         if item.top == "netstack"
         and not f"{item.name}.".startswith(("netstack.scenarios.", "netstack.errors."))
     ]
@@ -216,7 +230,7 @@ def test_scenarios_import_nothing_of_what_is_built_on_them() -> None:
 
 def test_a_relative_import_out_of_its_package_is_found() -> None:
     with pytest.raises(AssertionError, match="leaves its package"):
-        breaches("from ..flowcontrol import encode", "buffers")
+        breaches_in("from ..flowcontrol import encode", "buffers")
 
 
 def test_everything_below_integration_imports_without_spark() -> None:
@@ -250,12 +264,7 @@ def test_pyproject_declares_every_library_that_is_imported() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
     requirements = [*project["dependencies"], *itertools.chain(*project["optional-dependencies"].values())]
     declared = {re.split(r"[<>=!~ \[;]", line)[0].replace("-", "_") for line in requirements}
-    imported = {
-        item.top
-        for layer in LAYERS
-        for path in modules_of(layer)
-        for item in imports_of(ast.parse(path.read_text("utf-8")), package_of(path))
-    }
+    imported = {item.top for layer in LAYERS for path in modules_of(layer) for item in imports_in(path)}
     libraries = {DISTRIBUTIONS.get(top, top) for top in imported - sys.stdlib_module_names - set(LAYERS)}
     assert libraries - declared == set()
 
@@ -314,7 +323,7 @@ def test_every_module_has_a_docstring() -> None:
         str(path.relative_to(ROOT))
         for layer in LAYERS
         for path in modules_of(layer)
-        if not ast.get_docstring(ast.parse(path.read_text("utf-8")))
+        if not ast.get_docstring(tree_of(path))
     ]
     assert bare == []
 
@@ -331,7 +340,7 @@ def test_a_build_has_all_that_compiling_has_to_see() -> None:
         item.top
         for layer in BELOW_INTEGRATION
         for path in modules_of(layer)
-        for item in imports_of(ast.parse(path.read_text("utf-8")), package_of(path))
+        for item in imports_in(path)
         if item.top not in LAYERS and item.top not in sys.stdlib_module_names
     }
     assert needed - brought == set()
