@@ -44,10 +44,10 @@ tests: env ## the tests with warnings as errors, on up to four cores
 	$(PYTEST) -m "not long"
 
 test-long: env ## the tests that take long: whole references, many storms, clusters, sessions of their own, more fuzz
-	$(PYTEST) -m long
+	$(PYTEST) -m long $(addprefix --ignore=,$(WITHOUT))
 	$(PYTEST) tests/fuzz --hypothesis-profile=long
 
-test-compiled: env ## the tests of the core once more, compiled, in a copy of this checkout
+test-compiled: env ## the tests of the core, the storms and the references, compiled, in a copy of this checkout
 	@sh .ci/test-compiled.sh
 
 share: env ## write anew what is generated: the man page, the schema of scenarios, their page of the reference

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Runs the core's tests, the references and some stored digests with the core compiled, in a copy of this checkout,
-# which stays plain. Where nothing can be compiled it says so in a line, and that is all.
+# Runs the core's tests, the storms, the references and some stored digests with the core compiled, in a copy of this
+# checkout, which stays plain. Where nothing can be compiled it says so in a line, and that is all.
 set -eu
 cd "$(dirname "$0")/.."
 
@@ -10,7 +10,7 @@ trap 'rm -rf "$copy"' EXIT
 trap 'exit 1' HUP INT TERM
 
 tar -cf - --exclude=./.git --exclude=./.venv --exclude='./.*_cache' --exclude=./build --exclude='*.so' \
-    --exclude=__pycache__ --exclude='*.egg-info' . | tar -xf - -C "$copy"
+    --exclude='*.egg-info' . | tar -xf - -C "$copy"
 cd "$copy"
 if ! "$python" setup.py --quiet build_ext --inplace --parallel 2 >compiling.log 2>&1; then
     if grep '^netstack: to be compiled it needs' compiling.log; then exit 0; fi
@@ -19,5 +19,5 @@ if ! "$python" setup.py --quiet build_ext --inplace --parallel 2 >compiling.log 
 fi
 echo "netstack: the tests of the core, compiled:"
 NETSTACK_TESTED=compiled "$python" -m pytest --numprocesses=auto --maxprocesses=4 --dist=loadfile \
-    --no-loadscope-reorder tests/flowcontrol tests/buffers tests/netstack tests/test_digests.py \
-    tests/integration/comparison/test_fidelity.py
+    --no-loadscope-reorder tests/integration/comparison tests/storms tests/netstack tests/buffers tests/flowcontrol \
+    tests/test_digests.py
