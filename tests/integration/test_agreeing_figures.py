@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+from contextlib import redirect_stdout
+from io import BytesIO, TextIOWrapper
 from pathlib import Path
 
 import pytest
@@ -19,24 +21,31 @@ REFERENCES = Path(__file__).parents[1] / "data" / "flink-reference"
 JOBS = ("2x2_200KBs_off", "2x2_200KBs_on1s", "4x4_1MBs_skewed_consumers_off")
 
 
-@pytest.fixture(params=JOBS)
+@pytest.fixture(scope="module", params=JOBS)
 def file(request: pytest.FixtureRequest) -> Path:
     return REFERENCES / f"{request.param}.toml"
 
 
-@pytest.fixture
-def printed(file: Path, capsys: pytest.CaptureFixture[str]) -> str:
+def output_of(arguments: list[str]) -> str:
+    """What a command prints."""
+    out = TextIOWrapper(BytesIO(), "utf-8")
+    with redirect_stdout(out):
+        assert main(arguments) == 0
+    out.flush()
+    return out.buffer.getvalue().decode()
+
+
+@pytest.fixture(scope="module")
+def printed(file: Path) -> str:
     """What `run` prints."""
-    assert main(["run", str(file)]) == 0
-    return capsys.readouterr().out
+    return output_of(["run", str(file)])
 
 
-@pytest.fixture
-def kept(file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Path:
+@pytest.fixture(scope="module")
+def kept(file: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A file with the result of the same run."""
-    assert main(["run", str(file), "--json"]) == 0
-    kept = tmp_path / "result.json"
-    kept.write_text(capsys.readouterr().out, "utf-8")
+    kept = tmp_path_factory.mktemp("kept") / "result.json"
+    kept.write_text(output_of(["run", str(file), "--json"]), "utf-8")
     return kept
 
 

@@ -76,7 +76,7 @@ def job_of(
     each = [parallelism] * len(VERTICES) if isinstance(parallelism, int) else parallelism
     of = dict(zip(VERTICES, each, strict=True))
     config: dict[str, Any] = {
-        "checkpoint_interval_s": 0.05,
+        "checkpoint_interval_s": 0.07,
         "checkpoint_timeout_s": 5.0,
         "segment_bytes": 1024,
         "exclusive_buffers_per_channel": 1,

@@ -76,7 +76,7 @@ RECOVERIES: dict[str, dict[str, Any]] = {
 """The ways to restore data in flight, as fields of `NetworkConfig`."""
 
 KEYS = 7
-COUNT = 600
+COUNT = 300
 
 
 def number_of(payload: bytes | memoryview) -> int:
@@ -118,14 +118,14 @@ def recovering(**settings: Any) -> NetworkConfig:
 
 
 def sums_job(
-    log: TransactionLog, faults: Sequence[Fault] = (), *, rate: float = 300.0, **settings: Any
+    log: TransactionLog, faults: Sequence[Fault] = (), *, rate: float = 150.0, **settings: Any
 ) -> Scenario:
     """Two sources -> 3 subtasks that pass on -> 2 that sum by key -> 2 that commit the sums.
 
     At the default `rate` it takes 2 s, and one of the sums can barely follow; at 0 all queues are full.
     """
     numbers = [b"%d:%s" % (number, b"x" * (number % 300)) for number in range(COUNT)]
-    service = ((0.0, 0.001),)
+    service = ((0.0, 0.002),)
     return Scenario(
         name="sums",
         duration_s=60.0,

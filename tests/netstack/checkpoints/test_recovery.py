@@ -235,7 +235,7 @@ def test_checkpoints_whose_upload_fails_are_declined_and_leave_nothing() -> None
 
 
 def test_it_is_recorded_when_each_checkpoint_ended() -> None:
-    job = run(sums_job(TransactionLog(), [kill("middle", 1, 0.41), FailUpload(when=AtTime(0.8), for_s=0.2)]))
+    job = run(sums_job(TransactionLog(), [kill("middle", 1, 0.41), FailUpload(when=AtTime(0.8), for_s=0.5)]))
     (restart,) = job.restarts
     ends = {head.status: set[float]() for head in job.recorder.checkpoints}
     for head in job.recorder.checkpoints:

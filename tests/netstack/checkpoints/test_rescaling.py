@@ -85,9 +85,9 @@ def test_records_in_flight_of_an_adaptive_exchange_go_in_turns_as_those_of_rebal
 
 @pytest.mark.parametrize(("before", "after"), PAIRS[:2])
 def test_at_least_once_nothing_is_lost(before: int, after: int) -> None:
-    log = TransactionLog()
-    begin = latest(stopped(job_of(log, before, **MODES["at least once"]), at=0.4))
-    _, storage = gone_on(job_of(log, after, **MODES["at least once"]), begin)
+    log, settings = TransactionLog(), MODES["at least once"] | {"checkpoint_interval_s": 0.05}
+    begin = latest(stopped(job_of(log, before, **settings), at=0.4))
+    _, storage = gone_on(job_of(log, after, **settings), begin)
     assert set(log.records) >= {record for record in expected() if not record.startswith(b"k")}
     exact, found = undisturbed()[1], final_sums(storage)
     assert found.keys() == exact.keys()
