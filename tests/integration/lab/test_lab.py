@@ -156,16 +156,16 @@ def test_a_copy_ends_where_the_run_is_now(lab: Lab) -> None:
 
 
 def test_a_copy_has_neither_a_warm_up_nor_changes_that_are_yet_to_come() -> None:
-    later = ScheduledChange(at_s=30.0, settings=(("debloat_enabled", True),))
-    lab = Lab(replace(example(), warmup_s=20.0, phases=((20.0, 3600.0),), changes=(later,)))
+    later = ScheduledChange(at_s=6.0, settings=(("debloat_enabled", True),))
+    lab = Lab(replace(example(), warmup_s=4.0, phases=((4.0, 3600.0),), changes=(later,)))
     lab.paused = True
     try:
-        run(lab, 10.0)
+        run(lab, 2.0)
         early = copied(lab)
-        assert (early.duration_s, early.warmup_s, early.phases, early.changes) == (10.0, 0.0, (), ())
-        run(lab, 25.0)
+        assert (early.duration_s, early.warmup_s, early.phases, early.changes) == (2.0, 0.0, (), ())
+        run(lab, 5.0)
         late = copied(lab)
-        assert (late.duration_s, late.warmup_s, late.phases) == (35.0, 20.0, ((20.0, 35.0),))
+        assert (late.duration_s, late.warmup_s, late.phases) == (7.0, 4.0, ((4.0, 7.0),))
         assert late.changes == (later,)
     finally:
         lab.close()
