@@ -152,6 +152,7 @@ from .scenarios.faults import KillTaskManager as KillTaskManager
 from .scenarios.faults import Moment as Moment
 from .scenarios.faults import OnAcknowledgement as OnAcknowledgement
 from .scenarios.faults import OnChannel as OnChannel
+from .scenarios.faults import Outage as Outage
 from .scenarios.quantities import format_duration as format_duration
 from .scenarios.quantities import format_size as format_size
 from .scenarios.quantities import parse_duration as parse_duration

@@ -38,6 +38,7 @@ from ..scenarios.faults import (
     KillTaskManager,
     OnAcknowledgement,
     OnChannel,
+    Outage,
     SubtaskName,
 )
 from ..scenarios.quantities import time_text
@@ -255,7 +256,7 @@ class FaultInjector:
         Failures fire when the subtask waits next, other faults at once.
         """
         for fault in faults:
-            if isinstance(fault, KillSubtask | KillTaskManager):
+            if isinstance(fault, KillSubtask | KillTaskManager | Outage):
                 self._agenda.keep(self._agenda.now, self._fire, fault)
             else:
                 self._fire(fault)
@@ -266,6 +267,8 @@ class FaultInjector:
             self._job.fail_subtask(*self._key(fault.subtask), str(fault))
         elif isinstance(fault, KillTaskManager):
             self._job.fail_task_manager(fault.task_manager, str(fault))
+        elif isinstance(fault, Outage):
+            self._job.stop_for(fault.for_s, str(fault))
         elif isinstance(fault, CutLink):
             self._cuts.append(_Cut(fault, self._end(fault.for_s)))
             self._cut(self._cuts[-1])

@@ -116,6 +116,7 @@ class Job:
         self.start = None if initial is None else Start(initial)
         self._initial = initial
         self._cannot_restart = False  # no checkpoint is left that can be restored
+        self._down_until = 0.0  # end of an outage, before which the job does not restart
         self._whole_restart: Restart | None = None  # the last restart of all tasks together
         self._options = options
         self._trace = options.get("trace")
@@ -351,6 +352,11 @@ class Job:
         else:
             self._failover.region_failed(region, cause, delay)
 
+    def stop_for(self, seconds: float, cause: str) -> None:
+        """Stop the whole job, which restarts after an outage of this length."""
+        self._down_until = max(self._down_until, self.agenda.now + seconds)
+        self.fail(cause)
+
     def fail(self, cause: str) -> None:
         """Fail the running attempt as a whole, after the current entry of the agenda."""
         if self.attempt is not None:
@@ -365,7 +371,10 @@ class Job:
             self.failure = f"{cause}; the job was about to stop with {savepoint}, which is complete"
             self._stop()
             return
-        delay = None if self._cannot_restart else self._restart_strategy.delay_after(now)
+        if now < self._down_until:
+            delay: float | None = self._down_until - now
+        else:
+            delay = None if self._cannot_restart else self._restart_strategy.delay_after(now)
         if delay is None:
             self._give_up(cause, "" if self._cannot_restart else self._restart_strategy.exhausted)
             return
@@ -389,6 +398,9 @@ class Job:
         self._stop()
 
     def _restart(self, restart: Restart) -> None:
+        if self.agenda.now < self._down_until:
+            self.agenda.keep(self._down_until, self._restart, restart)
+            return
         metadata = self.coordinator.latest_completed
         restart.restarted_at = self.agenda.now
         if metadata is None:

@@ -324,4 +324,5 @@ def _series(name: str, times: Figures, samples: dict[str, Figures]) -> Series:
         inputExclusiveBuffersUsage=gauge("exclusive_buffers_usage", USAGE_DECIMALS),
         inputFloatingBuffersUsage=gauge("floating_buffers_usage", USAGE_DECIMALS),
         watermark_lag_ms=gauge("watermark_lag_ms", MS_DECIMALS),
+        pendingRecords=gauge("pending_records", 0),
     )

@@ -66,6 +66,8 @@ class SubtaskSample(NamedTuple):
     """Lag behind the clock: for a source, of the last watermark that it sent; for other tasks, of the lowest
     watermark read.
     """
+    pending_records: float = math.nan
+    """Records that have arrived and that the source has not read; NaN without a rate, or for other tasks."""
 
 
 class FiredFault(msgspec.Struct, frozen=True):

@@ -274,6 +274,11 @@ class Series(msgspec.Struct, frozen=True, kw_only=True):
     """Absent if there is no input."""
     watermark_lag_ms: list[list[float | None]] | UnsetType = UNSET
     """Absent if there are no watermarks."""
+    pendingRecords: list[list[float | None]] | UnsetType = UNSET  # noqa: N815
+    """Records that have arrived and that a source has not read; absent if the vertex has no rate.
+
+    None while the subtask does not run.
+    """
 
 
 class Run(msgspec.Struct, Generic[S], frozen=True, kw_only=True):

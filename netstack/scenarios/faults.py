@@ -13,6 +13,7 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import Any, ClassVar, get_args
 
+from .quantities import format_duration
 from .tables import (
     Alternative,
     Key,
@@ -282,7 +283,23 @@ class FillStorage(_Fault):
         return "the checkpoint storage is full"
 
 
-Fault = KillSubtask | KillTaskManager | CutLink | DelayMessages | DropMessages | FailUpload | FillStorage
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outage(_Fault):
+    """The whole job is down for `for_s` seconds, as during an upgrade or without a cluster.
+
+    It then restarts from its latest checkpoint, whatever its restart strategy says.
+    """
+
+    kind = "outage"
+    for_s: float = field(metadata=needed(TIME, '"10 min"', 1.0))
+
+    def __str__(self) -> str:
+        return f"the job is down for {format_duration(self.for_s)}"
+
+
+Fault = (
+    KillSubtask | KillTaskManager | Outage | CutLink | DelayMessages | DropMessages | FailUpload | FillStorage
+)
 """Any fault; `str` returns a description of its effect."""
 
 FAULTS: Mapping[str, type[Fault]] = MappingProxyType({fault.kind: fault for fault in get_args(Fault)})

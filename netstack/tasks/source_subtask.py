@@ -430,7 +430,20 @@ class SourceSubtask(Subtask):
     def sample(self) -> SubtaskSample:
         """Return the current counters and gauges."""
         sample, watermarks = super().sample(), self._watermarks
+        if self._period and self._began:
+            sample = sample._replace(pending_records=self._pending_records())
         return sample if watermarks is None else sample._replace(watermark_lag_ms=watermarks.lag_ms)
+
+    def _pending_records(self) -> int:
+        """Return the number of records that have arrived and were not emitted, as Flink's pendingRecords."""
+        now = self.agenda.now
+        if self._pace is not None:
+            due = self._pace.due_by(now - self._pace_began_s) - (self.position - self._pace_began_at)
+        elif self._behind:
+            due = self._log.arrived_by(now) - self.position
+        else:
+            due = int(min(now - self._next_due, self._catch_up) / self._period + 1e-9)
+        return max(0, due)
 
     def release(self) -> None:
         """Release all memory and close the reader."""
