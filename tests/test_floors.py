@@ -46,6 +46,7 @@ FLOORS = {
         "flink",
         "lint",
         "tuning",
+        "forecast",
         "demo_job",
         "present",
         "lab",

@@ -6,24 +6,28 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from netstack import JobFailedError, Result, parse_duration
+import msgspec
+
+from netstack import InputError, JobFailedError, Result, Scenario, parse_duration
 
 from ..diagnosis.checkpoint_rules import BARRIERS_WAIT
 from ..diagnosis.observation import observations
 from ..diagnosis.rule_table import Diagnosis
 from ..diagnosis.rule_table import diagnose as diagnosed
-from ..diagnosis.trial import trials
+from ..diagnosis.trial import may_be_tried, trials
 from ..emulating import emulate
 from ..errors import UsageError
 from ..files.kinds import FileKind
 from ..files.reading import load_result
+from ..flink import Overrides, import_scenario
 from ..present.console import say, to_stderr
 from ..present.documents import present
 from ..present.findings import print_diagnosis
-from ..present.progress import progress
+from ..present.progress import activity, progress
 from .arguments import AllowCode, Flag, Verbose, command_line, naming_options, read_quantity, usage_error
 from .cluster_access import ANYBODY, AccessOptions
 from .exit_status import failure_text
+from .load_option import at_load_option, check_load_option
 from .preparation import load_runnable, opened
 from .running_job_options import watching
 from .wrong_file_kind import require_kind
@@ -36,13 +40,14 @@ def diagnose(
     from_flink: str | None = None,
     job: str | None = None,
     latency: str | None = None,
+    load: float = 1.0,
     access: AccessOptions = ANYBODY,
     allow_code: AllowCode = False,
     verbose: Verbose = False,
     json: Flag = False,
 ) -> int:
-    """Print what limits a job, its problems with evidence and an action for each, and the command to run
-    next.
+    """Print what limits a job, its problems with evidence and an action for each, how much more load it can
+    take, and the command to run next.
 
     Args:
         file: A result that `netstack run --json` printed, a scenario, or a recording of Flink's REST API.
@@ -50,6 +55,7 @@ def diagnose(
         from_flink: Address of a Flink cluster's REST API, such as http://localhost:8081, or a recording.
         job: Id of the job in Flink; required if several jobs run.
         latency: Latency between task managers of that cluster, such as "1 ms".
+        load: The load of the sources, as a multiple of the present one; the job then runs in the emulator.
         json: Print the findings as one JSON document.
     """
     if file is not None and file.parts[:1] in (("http:",), ("https:",)):
@@ -73,13 +79,18 @@ def diagnose(
                 "diagnose",
                 f"{option} can be used only with --from-flink; add --from-flink, or remove {option}",
             )
+    check_load_option("diagnose", load)
     if from_flink is not None:
-        diagnosis = _of_flink(from_flink, job, latency, access)
+        diagnosis = _of_flink(from_flink, job, latency, access, load)
     else:
         access.refuse_without_address("the job is read from a file")
         assert file is not None
-        result = _run(file, allow_code) if kind is FileKind.SCENARIO else load_result(file)
-        diagnosis = _of_result(result, file)
+        if kind is FileKind.SCENARIO or load != 1:
+            scenario = at_load_option("diagnose", load_runnable(file, allow_code=allow_code), load)
+            result = _run(scenario, file)
+        else:
+            result = load_result(file)
+        diagnosis = _of_result(result, str(file))
     can_tune = from_flink is not None or kind is FileKind.SCENARIO
     following = _following(diagnosis, can_tune=can_tune, verbose=verbose)
     show = partial(print_diagnosis, following=following, verbose=verbose)
@@ -98,11 +109,10 @@ def _following(diagnosis: Diagnosis, *, can_tune: bool, verbose: bool) -> str:
     return "netstack tune SCENARIO.toml" if verbose else f"{command} --verbose"
 
 
-def _run(file: Path, allow_code: bool) -> Result:
+def _run(scenario: Scenario, file: Path | None = None) -> Result:
     """Run a scenario. A job that failed permanently has a result too."""
-    scenario = load_runnable(file, allow_code=allow_code)
     with (
-        opened(scenario, file) as ready,
+        opened(scenario, file or Path(scenario.name)) as ready,
         progress(scenario.name, scenario.duration_s, "s", to_stderr()) as report,
     ):
         try:
@@ -112,27 +122,54 @@ def _run(file: Path, allow_code: bool) -> Result:
             return error.result
 
 
-def _of_result(result: Result, file: Path) -> Diagnosis:
+def _of_result(result: Result, name: str) -> Diagnosis:
     views = observations(result)
     if not views:
-        raise UsageError([f"{file}: has no measured window, since the run was shorter than its warm-up"])
+        raise UsageError([f"{name}: has no measured window, since the run was shorter than its warm-up"])
     version = result.versions.get("netstack", "unknown version")
+    can_run = result.failure is None and may_be_tried(result.scenario, 0.0)
     return Diagnosis(
         name=views[0].name,
         of=f"{result.preset}, seed {result.seed}, {result.clock} clock, netstack {version}",
         windows=[
             diagnosed(replace(view, tried=tried)) for view, tried in zip(views, trials(result), strict=True)
         ],
+        headroom=_headroom(result.scenario, result) if can_run else None,
     )
 
 
-def _of_flink(place: str, job: str | None, latency: str | None, access: AccessOptions) -> Diagnosis:
+def _headroom(scenario: Scenario, today: Result | None = None) -> str | None:
+    """Return how much more load a job can take, in a sentence; None: unknown, or it is at its limit."""
+    from ..tuning.headroom import headroom_of, headroom_text  # imported here, because pyarrow takes a while
+
+    with activity(f"{scenario.name}: looking for the limit", to_stderr()):
+        found = headroom_of(scenario, today)
+    return None if found is None else headroom_text(found)
+
+
+def _of_flink(
+    place: str, job: str | None, latency: str | None, access: AccessOptions, load: float
+) -> Diagnosis:
     # Imported here, because few diagnoses need it.
+    from ..flink import Recorder
     from ..flink.diagnose_job import diagnose_job
 
     latency_s = None
     if latency is not None:
         latency_s = read_quantity("diagnose", "--latency", latency, parse_duration)
     cluster = access.cluster(place)
+    recorder = Recorder(cluster)
     with watching(cluster, f"{cluster.name}: reading the job", always=True) as report:
-        return diagnose_job(cluster, job, latency_s, watching=report, wording=naming_options)
+        diagnosis = diagnose_job(recorder, job, latency_s, watching=report, wording=naming_options)
+        try:
+            imported = import_scenario(
+                recorder.replay(), job, overrides=Overrides(latency_s=latency_s or 0.0)
+            )
+        except InputError as error:
+            if load == 1:
+                return diagnosis  # an ended job, or one that shows too little to be emulated
+            raise UsageError([f"netstack diagnose: --load: {line}" for line in error.problems]) from None
+        if load == 1:
+            return msgspec.structs.replace(diagnosis, headroom=_headroom(imported.scenario))
+    result = _run(at_load_option("diagnose", imported.scenario, load))
+    return msgspec.structs.replace(_of_result(result, diagnosis.name), notes=diagnosis.notes)

@@ -33,6 +33,7 @@ from ..present.progress import Report, progress
 from ..present.run import TracePrinter, print_result
 from .arguments import AllowCode, Flag, Whole, command_line, usage_error
 from .exit_status import FAILED, failure_text
+from .load_option import at_load_option, check_load_option
 from .preparation import FROM_NOTHING, Begin, checkpoints_of, load_runnable, opened
 
 _MANY_CHANNELS = 10_000
@@ -63,6 +64,7 @@ def run(
     json: Flag = False,
     out: Path | None = None,
     seed: Whole | None = None,
+    load: float = 1.0,
     place: PlaceOptions = IN_VIRTUAL_TIME,
     trace: Flag = False,
     policy: str | None = None,
@@ -76,6 +78,7 @@ def run(
         json: Print the whole result as one JSON document.
         out: Folder for the result as NAME.json, report.html and its pictures.
         seed: Seed that replaces the scenario's.
+        load: The load of the sources, as a multiple of that in the scenario.
         trace: Print each step of each checkpoint on stderr.
         policy: Debloating policy that replaces the scenario's; see docs/POLICIES.md.
     """
@@ -83,7 +86,9 @@ def run(
         raise usage_error(
             "run", "--master can be used only with --on-spark; add --on-spark, or remove --master"
         )
+    check_load_option("run", load)
     scenario = load_runnable(file, seed, stores=True, policy=policy, allow_code=allow_code)
+    scenario = at_load_option("run", scenario, load)
     if out is not None:
         require("report", "netstack run --out")
     prepare_folder(out, PAGE)

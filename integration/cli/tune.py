@@ -6,18 +6,16 @@ import os
 import re
 import shlex
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Annotated, NamedTuple
+from typing import Annotated
 
 import msgspec
 from cyclopts import Group, Parameter
 
 from netstack import (
     OPTIONS,
-    CheckpointResult,
-    Scenario,
     parse_flink_duration,
     parse_flink_size,
     preset_for,
@@ -25,26 +23,22 @@ from netstack import (
 )
 
 from ..extras import require
-from ..files.kinds import FileKind, kind_of
 from ..files.writing import prepare_folder, write_outputs
-from ..flink import Imported
-from ..present.console import PAGE, say, to_stderr
+from ..present.console import PAGE, say
 from ..present.documents import Tuning, indented, present, write_files
-from ..present.progress import progress
 from ..present.tuning import Form, conditions_of, print_tuning
-from ..tuning.advice import RunPoints, advise
+from ..tuning.advice import advise
 from ..tuning.axes import Axis, option_axes
 from ..tuning.change_package import DOCUMENT as CHANGE_DOCUMENT
 from ..tuning.change_package import FOLDER as CHANGE
 from ..tuning.change_package import files_of, package_of
 from ..tuning.choice import Constraints
 from ..tuning.pitfalls import find_pitfalls
-from ..tuning.point_rows import FOLDER, PointRow
-from ..tuning.points import Point
+from ..tuning.point_rows import FOLDER
 from ..tuning.recommend import Recommendation, measured_text
 from ..tuning.settings import Mechanism, Question
 from ..tuning.shown_runs import runs_to_show
-from ..tuning.sweeps import LocalProcesses, run_points
+from ..tuning.sweeps import LocalProcesses
 from .arguments import (
     AllowCode,
     Flag,
@@ -53,7 +47,6 @@ from .arguments import (
     Whole,
     check_policies,
     command_line,
-    option_for,
     read_quantity,
     require_some,
     usage_error,
@@ -62,8 +55,8 @@ from .arguments import (
 )
 from .cluster_access import ANYBODY, AccessOptions
 from .exit_status import FAILED
-from .preparation import load_runnable
-from .running_job_options import LoadOptions, ReadingOptions, read_flink, say_assumptions
+from .job_to_run import OF_A_FILE, JobOptions, JobToRun, read_job, runner_of
+from .running_job_options import say_assumptions
 
 _INTERVAL = {OPTIONS["checkpoint_interval_s"].name, *OPTIONS["checkpoint_interval_s"].former}
 _OF_TARGET = {
@@ -76,17 +69,6 @@ _OF_TARGET = {
 DOCUMENT = "tuning.json"
 
 _USUAL_ADDRESS = "http://HOST:8081"
-
-
-@Parameter(name="*", group=Group("Job in Flink", sort_key=3))
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JobOptions(LoadOptions):
-    """The job to tune, if it is not read from a file."""
-
-    from_flink: str | None = None
-    """Address of a Flink cluster's REST API, or a recording of it, to read the job from instead of a file."""
-    job: str | None = None
-    """Id of the job in Flink; required if several jobs run."""
 
 
 @Parameter(name="*", group=Group("Settings to try", sort_key=1))
@@ -212,23 +194,7 @@ class ConstraintOptions:
         )
 
 
-class TunedJob(NamedTuple):
-    """The job to tune."""
-
-    scenario: Scenario
-    notes: list[str]
-    """Notes on values that could not be read from a running job; empty for a scenario file."""
-    unsteady: list[str]
-    """Lines about changes of a running job while it was read; empty for a scenario file."""
-    checkpoints: list[CheckpointResult]
-    """The completed checkpoints that Flink reports; empty for a scenario file."""
-    if_cpu_bound: Scenario | None = None
-    """The job if its work is CPU-bound, where this is unknown."""
-    imported: Imported | None = None
-    """The job as read from Flink; None for a scenario file."""
-
-
-OF_A_FILE, USUAL_TRIALS, USUAL_CONSTRAINTS = JobOptions(), TriedOptions(), ConstraintOptions()
+USUAL_TRIALS, USUAL_CONSTRAINTS = TriedOptions(), ConstraintOptions()
 
 
 def tune(
@@ -268,7 +234,7 @@ def tune(
         require_some("tune", "--seeds", seeds)
     if out is not None:
         require("report", "netstack tune --out")
-    job = _job(file, running, access, allow_code)
+    job = read_job("tune", file, running, access, allow_code)
     scenario = job.scenario
     question, axes = tried.question(limits.constraints()), tried.axes()
     warn_of_bare_numbers("netstack tune: --set", tried.settings)
@@ -277,7 +243,7 @@ def tune(
     prepare_folder(out, PAGE, DOCUMENT)
     prepare_folder(None if out is None else out / FOLDER)
     with LocalProcesses(os.cpu_count() or 1) as processes:
-        run = _runner(scenario.name, out, master, processes)
+        run = runner_of(scenario.name, out, master, processes)
         advice = advise(scenario, run, question, axes, most_seeds=seeds, if_cpu_bound=job.if_cpu_bound)
     tuning = Tuning(
         command=command_line(),
@@ -302,7 +268,7 @@ def tune(
     return FAILED if any(each.verdict == "none" for each in tuning.recommendations) else 0
 
 
-def _worded(recommendation: Recommendation, job: TunedJob) -> Recommendation:
+def _worded(recommendation: Recommendation, job: JobToRun) -> Recommendation:
     """Return a recommendation with options named in its words, and what Flink reports after the verdict."""
     verdict, *others = map(with_options, recommendation.words)
     measured = measured_text(recommendation.now, job.checkpoints)
@@ -310,7 +276,7 @@ def _worded(recommendation: Recommendation, job: TunedJob) -> Recommendation:
     return msgspec.structs.replace(recommendation, words=words)
 
 
-def _write_package(folder: Path, recommendations: Sequence[Recommendation], job: TunedJob) -> Path | None:
+def _write_package(folder: Path, recommendations: Sequence[Recommendation], job: JobToRun) -> Path | None:
     """Write the change package of a recommendation, and return its folder; None: there is no change."""
     package, why = None, "the recommendation changes no option of Flink"
     if len(recommendations) > 1:
@@ -341,36 +307,6 @@ def _following(tuning: Tuning, from_flink: str | None, package: Path | None, *, 
     return f"netstack {command} --from-flink {address}  # after the change"
 
 
-def _job(file: Path | None, running: JobOptions, access: AccessOptions, allow_code: bool) -> TunedJob:
-    """Read the job from a file or from Flink."""
-    if running.from_flink is None and file is not None and kind_of(file) is FileKind.RECORDING:
-        running, file = replace(running, from_flink=str(file)), None
-    if (file is None) == (running.from_flink is None):
-        raise usage_error("tune", "give either a scenario, or a Flink cluster with --from-flink")
-    if file is None:
-        assert running.from_flink is not None
-        load = {field.name: getattr(running, field.name) for field in fields(LoadOptions)}
-        imported = read_flink(access.cluster(running.from_flink), running.job, ReadingOptions(**load))
-        notes = [note for note in imported.notes if note not in imported.unsteady]
-        return TunedJob(
-            imported.scenario,
-            notes,
-            imported.unsteady,
-            imported.measured.checkpoints,
-            imported.if_cpu_bound,
-            imported,
-        )
-    if running != OF_A_FILE:
-        names = [each.name for each in fields(running)]
-        given = [option_for(each) for each in names if getattr(running, each) != getattr(OF_A_FILE, each)]
-        only = f"{' and '.join(given)} can be used only with --from-flink"
-        raise usage_error(
-            "tune", f"{only}; give --from-flink instead of a file, or remove {' and '.join(given)}"
-        )
-    access.refuse_without_address(f"{file} is a scenario")
-    return TunedJob(load_runnable(file, allow_code=allow_code), [], [], [])
-
-
 def _parts(text: str | None) -> list[str]:
     """Return the different texts between commas, in their order."""
     return [] if text is None else list(dict.fromkeys(part.strip() for part in text.split(",")))
@@ -381,18 +317,3 @@ def _seconds(option: str, text: str) -> float:
     if not time_s:
         raise usage_error("tune", f"{option} is {text}; it must be more than 0")
     return time_s
-
-
-def _runner(name: str, out: Path | None, master: str | None, processes: LocalProcesses) -> RunPoints:
-    def run(points: Sequence[Point], why: str) -> list[PointRow]:
-        try:
-            with progress(f"{name}: {why}", len(points), "points", to_stderr()) as report:
-                return run_points(
-                    points, None, out, report, processes=None if master else processes, master=master
-                )
-        except KeyboardInterrupt:
-            if out is not None:
-                say(f"finished points are in {out / FOLDER}; the same command continues from there")
-            raise
-
-    return run

@@ -99,6 +99,8 @@ class Diagnosis(msgspec.Struct, frozen=True, kw_only=True):
     notes: list[str] = []
     """Notes on figures of a Flink job that could not be read."""
     windows: list[WindowDiagnosis]
+    headroom: str | None = None
+    """How much more load the job can take, in a sentence; None: it is at its limit, or this is unknown."""
 
 
 def diagnose(view: Observation) -> WindowDiagnosis:

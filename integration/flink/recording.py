@@ -141,6 +141,16 @@ class Recorder:
         """Return the time of the last answer, in seconds since the recording began."""
         return self._now_s
 
+    def replay(self) -> Replay:
+        """Return a source of the answers so far, which needs no network and no time."""
+        kept = _Document(
+            answers=dict(self._kept),
+            times_s=dict(self._times_s),
+            refused=dict(self._refused),
+            metrics_every_s=self._every_s,
+        )
+        return Replay(self.name, kept)
+
     def document(self, scenario: Scenario, measured: Measured) -> bytes:
         """Return the document with the answers from which `scenario` and `measured` were read."""
         names = Names.of(self._kept)
@@ -162,29 +172,14 @@ def packed(document: bytes, file: Path) -> bytes:
     return gzip.compress(document, mtime=0) if file.suffix == ".gz" else document
 
 
-class Recording:
-    """Replays the answers of a file.
+class Replay:
+    """Gives recorded answers."""
 
-    Raises:
-        FileError: the file cannot be read.
-        FlinkRestError: it is not a recording.
-    """
-
-    def __init__(self, file: Path) -> None:
-        self.name = str(file)
-        content = read_user_file(file, LARGEST_RECORDING)
-        try:
-            self._document = decode_json(
-                unpacked(content, LARGEST_RECORDING), _Document, MOST_VALUES_RECORDED
-            )
-            if missing := [path for path in _NEEDED if path not in self._document.answers]:
-                raise ValueError(f"{missing[0]} is not among the recorded answers")
-        except ValueError as error:
-            raise FlinkRestError(
-                f"{file}: is not a recording of a Flink job, as netstack import-flink writes it: {error}"
-            ) from None
+    def __init__(self, name: str, document: _Document) -> None:
+        self.name = name
+        self._document = document
         self._rounds: Counter[str] = Counter()
-        self._pace_s = self._document.metrics_every_s
+        self._pace_s = document.metrics_every_s
         self._now_s = 0.0
 
     def answer(self, path: str) -> Any | Refused:
@@ -212,6 +207,27 @@ class Recording:
     def clock(self) -> float:
         """Return the time of the last metric values, in seconds since the recording began."""
         return self._now_s
+
+
+class Recording(Replay):
+    """Replays the answers of a file.
+
+    Raises:
+        FileError: the file cannot be read.
+        FlinkRestError: it is not a recording.
+    """
+
+    def __init__(self, file: Path) -> None:
+        content = read_user_file(file, LARGEST_RECORDING)
+        try:
+            document = decode_json(unpacked(content, LARGEST_RECORDING), _Document, MOST_VALUES_RECORDED)
+            if missing := [path for path in _NEEDED if path not in document.answers]:
+                raise ValueError(f"{missing[0]} is not among the recorded answers")
+        except ValueError as error:
+            raise FlinkRestError(
+                f"{file}: is not a recording of a Flink job, as netstack import-flink writes it: {error}"
+            ) from None
+        super().__init__(str(file), document)
 
 
 # Anonymous answers

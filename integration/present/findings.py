@@ -35,6 +35,9 @@ def print_diagnosis(diagnosis: Diagnosis, console: Console, *, following: str, v
         if len(diagnosis.windows) > 1:
             console.print(Text(f"{window.from_s:g}-{window.to_s:g} s", style="dim"))
         _print_window(window, console, verbose=verbose)
+    if diagnosis.headroom is not None:
+        console.print(Text(diagnosis.headroom))
+        console.print()
     if verbose:
         console.print(Text(f"Source: {diagnosis.name}, {diagnosis.of}"), soft_wrap=True)
     print_next(following, console)

@@ -76,7 +76,7 @@ DETAILS = (
 """Figures of a setting in the details and on the page."""
 
 _SHORT = ("through-\nput", "check-\npoint", "95 %", "worst", "record", "stored")
-_TIMES = ("end_to_end_ms", "end_to_end_p95_ms", "end_to_end_max_ms", "record_delay_ms")
+_AT_LIMIT = ("through-\nput", "check-\npoint", "95 %", "record", "stored", "point\ntoday")
 
 
 def conditions_of(recommendation: Recommendation) -> str:
@@ -129,16 +129,29 @@ def _print_verdict(recommendation: Recommendation, console: Console, form: Form)
 
 
 def _settings_table(recommendation: Recommendation) -> Table:
-    heads = [Column("setting"), *map(number, _SHORT), Column("")]
+    has_today = bool(recommendation.now.today)
+    heads = [Column("setting"), *map(number, _AT_LIMIT if has_today else _SHORT), Column("")]
+    title = None
+    if has_today and recommendation.headroom is not None:
+        title = f"At the limit, {recommendation.headroom.limit:.3g} times today's load"
     table = figures(heads, padding=(0, 0, 0, 0), edge=False)
+    table.title, table.title_justify, table.title_style = title, "left", ""
     for group in _rows(recommendation):
         setting, marked = group[0], mark(recommendation, group[0])
         style = "bold green" if marked == "set" else "dim" if setting.broken else ""
-        times = (milliseconds(setting.mean(name)) for name in _TIMES)
+        point, p95, worst, record = (
+            milliseconds(setting.mean(name))
+            for name in ("end_to_end_ms", "end_to_end_p95_ms", "end_to_end_max_ms", "record_delay_ms")
+        )
         stored = setting.mean("persisted_bytes")
         stored_text = "0" if stored == 0 else size(stored)
+        today = setting.today.get("end_to_end_ms")
+        today_text = milliseconds(None if today is None else today.mean)
+        cells = [point, p95, record, stored_text, today_text]
+        if not has_today:
+            cells = [point, p95, worst, record, stored_text]
         name = f"now: {recommendation.present}" if setting.name == NOW else _name_of(group)
-        table.add_row(name, throughput_text(setting), *times, stored_text, marked, style=style)
+        table.add_row(name, throughput_text(setting), *cells, marked, style=style)
     return table
 
 

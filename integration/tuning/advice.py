@@ -1,16 +1,19 @@
 """Advice for a job: run its settings against each other, and recommend one.
 
-1. Every setting runs with one seed, the longer debloat targets first. Once a target clearly costs more
+1. The present setting runs at today's load and at higher ones, until the job's limit is known. If it is above
+   today's load, the settings are compared at the limit. Each also runs once at today's load, where it must
+   cost nothing.
+2. Every setting runs with one seed, the longer debloat targets first. Once a target clearly costs more
    throughput than allowed, no shorter target is run, because it has smaller buffers and cannot cost less.
-2. Settings that depend on these runs follow: a longer interval, and the combination of the best two.
-3. Further seeds are run for the present setting, the chosen one and those that may still win. This ends when
+3. Settings that depend on these runs follow: a longer interval, and the combination of the best two.
+4. Further seeds are run for the present setting, the chosen one and those that may still win. This ends when
    each seed alone chooses the same setting, or an equally good one. Then the present and the chosen setting
    get more seeds until their figures are precise.
-4. The chosen setting is run with a step of the load, if it debloats.
-5. If it is unknown whether the work is CPU-bound, the chosen setting runs against the present one with such
+5. The chosen setting is run with a step of the load, if it debloats.
+6. If it is unknown whether the work is CPU-bound, the chosen setting runs against the present one with such
    work. If it does not win there, all settings run so.
 
-For a large job (`is_large`), fewer targets are tried, each setting runs with one seed, and step 4 is left
+For a large job (`is_large`), fewer targets are tried, each setting runs with one seed, and step 5 is left
 out.
 """
 
@@ -28,7 +31,9 @@ from netstack import Scenario
 from ..errors import UsageError
 from ..figures.optional_figures import known
 from .axes import Axis, AxisValue, problems_after
-from .choice import Outcome
+from .choice import Outcome, broken_limits
+from .headroom import LOAD, Headroom, brief_point, emitted_rates, find_headroom, load_point, load_run, varies
+from .load import at_load, has_unlimited_source
 from .point_rows import PointRow
 from .points import Grid, Point, point_of, with_step
 from .recommend import OWN, Race, Recommendation, recommend
@@ -75,6 +80,8 @@ class Advice(NamedTuple):
 
     rows: list[PointRow]
     recommendations: list[Recommendation]
+    chosen: list[Setting]
+    """The recommended setting of each recommendation."""
 
 
 def advise(
@@ -85,6 +92,7 @@ def advise(
     *,
     most_seeds: int | None = None,
     if_cpu_bound: Scenario | None = None,
+    is_brief: bool = False,
 ) -> Advice:
     """Run the settings that may help a job, and recommend one for each combination of the values of `axes`.
 
@@ -96,6 +104,8 @@ def advise(
         most_seeds: Maximum number of seeds for a setting; by default `MOST_SEEDS`, or 1 for a large job.
         if_cpu_bound: The job if its work is CPU-bound, where this is unknown. The words of a recommendation
             then say whether it is the same for this job, or give the other one. Its runs are not in the rows.
+        is_brief: Run each setting with one seed only, and at today's load only the present one and the
+            recommended one, without a step of the load.
 
     Raises:
         UsageError: the scenario makes no sense with some value of an axis, a target or a policy.
@@ -103,16 +113,16 @@ def advise(
     grid = Grid(tuple(axes), 1)
     others = [] if if_cpu_bound is None else [varied for _, varied in grid.combinations(if_cpu_bound)]
     contests = [
-        _contest(Race(varied, question.limits, labels), question, most_seeds, other)
+        _contest(Race(varied, question.limits, labels), question, most_seeds, other, is_brief=is_brief)
         for (labels, varied), other in zip_longest(grid.combinations(scenario), others)
     ]
     rows: list[PointRow] = []
-    found: dict[int, Recommendation] = {}
+    found: dict[int, tuple[Recommendation, Setting]] = {}
     waves = {number: next(contest) for number, contest in enumerate(contests)}
     while waves:
         why = next(wave.why for wave in waves.values())
         new = run([point for wave in waves.values() for point in wave.points], why)
-        rows += [row for row in new if WORK not in row.labels]
+        rows += [row for row in new if not {WORK, LOAD} & {*row.labels}]
         left = iter(new)
         for number, wave in list(waves.items()):
             try:
@@ -120,7 +130,8 @@ def advise(
             except StopIteration as end:
                 found[number] = end.value
                 del waves[number]
-    return Advice(rows, [found[number] for number in sorted(found)])
+    ended = [found[number] for number in sorted(found)]
+    return Advice(rows, [each for each, _ in ended], [setting for _, setting in ended])
 
 
 class _Wave(NamedTuple):
@@ -131,13 +142,22 @@ class _Wave(NamedTuple):
 
 
 def _contest(
-    race: Race, question: Question, most_seeds: int | None, if_cpu_bound: Scenario | None
-) -> Generator[_Wave, Sequence[PointRow], Recommendation]:
-    """Yield the points to run, wave by wave. Return the recommendation at the end."""
+    race: Race,
+    question: Question,
+    most_seeds: int | None,
+    if_cpu_bound: Scenario | None,
+    *,
+    is_brief: bool,
+) -> Generator[_Wave, Sequence[PointRow], tuple[Recommendation, Setting]]:
+    """Yield the points to run, wave by wave. Return the recommendation and its setting at the end."""
     scenario = race.scenario
+    is_brief = is_brief or is_large(scenario)
+    yield from _find_limit(race)
     table = _valid(scenario, first_settings(scenario, question))
     first = race.add_settings(each for each in table if each.target_s >= _LONG_TARGET_S)
     yield from _run(race, first, scenario.seed, "trying settings")
+    if has_unlimited_source(scenario):
+        race.headroom = _headroom_at_limit(race)
     short = [each for each in table if each.target_s < _LONG_TARGET_S]
     race.left_out = [each.name for each in short if _is_beyond(each, race)]
     further = race.add_settings(each for each in short if each.name not in race.left_out)
@@ -148,8 +168,9 @@ def _contest(
     )
     combined = race.add_settings(_valid(scenario, later))
     yield from _run(race, combined, scenario.seed, "trying combinations")
+    yield from _run_today(race, is_brief=is_brief)
     if most_seeds is None:
-        most_seeds = 1 if is_large(scenario) else MOST_SEEDS
+        most_seeds = 1 if is_brief else MOST_SEEDS
     for number in range(1, most_seeds):
         if race.is_decided():
             break
@@ -158,17 +179,18 @@ def _contest(
         why = f"seed {number + 1} of settings that may win"
         yield from _run(race, settings, scenario.seed + number, why)
     chosen = race.choice().chosen or NOW
-    stepping = None if is_large(scenario) else with_step(race.settings[chosen].apply(scenario))
+    stepping = None if is_brief else with_step(race.settings[chosen].apply(race.loaded))
     if stepping is not None:
         labels = {**race.conditions, SETTING: chosen}
         race.add_rows((yield _Wave("a step of the load", [point_of(stepping, labels, probe="step")])))
     found = recommend(race)
     if if_cpu_bound is None:
-        return found
+        return found, race.settings[found.chosen]
     other = Race(if_cpu_bound, race.constraints, {**race.conditions, WORK: "CPU-bound"})
+    yield from _find_limit(other)
     verdict, *details = found.words
     words = [verdict, (yield from _if_cpu_bound(other, race, found)), *details]
-    return msgspec.structs.replace(found, words=words)
+    return msgspec.structs.replace(found, words=words), race.settings[found.chosen]
 
 
 def _if_cpu_bound(
@@ -192,6 +214,60 @@ def _if_cpu_bound(
         "It is unknown whether the work of tasks is CPU-bound or waits. This advice holds if it waits. If it "
         f"is CPU-bound: {again.words[0].removesuffix('.')}{lines}."
     )
+
+
+def _find_limit(race: Race) -> Generator[_Wave, Sequence[PointRow], None]:
+    """Run the present setting at today's load and at others, until the job's limit is known.
+
+    A load that changes with time, and a job whose sources emit as fast as possible, stay as they are.
+    """
+    scenario, labels = race.scenario, {**race.conditions, SETTING: NOW}
+    if varies(scenario) or has_unlimited_source(scenario):
+        return
+    (row,) = yield _Wave("today's load", [load_point(scenario, 1.0, {}, labels)])
+    today = load_run(row, 1.0)
+    if today is None:
+        return
+    search = find_headroom(scenario, today, labels)
+    try:
+        points = next(search)
+        while True:
+            points = search.send((yield _Wave("looking for the limit", points)))
+    except StopIteration as end:
+        race.headroom = end.value
+    if race.headroom is not None and race.headroom.has_room:
+        race.at_limit = at_load(scenario, race.headroom.beyond, emitted_rates(today.result))
+
+
+def _headroom_at_limit(race: Race) -> Headroom | None:
+    """Return the headroom of a job whose sources emit as fast as possible; None: it varies."""
+    rows = (row for row in race.rows if row.labels.get(SETTING) == NOW)
+    now = next((run for row in rows if (run := load_run(row, 1.0)) is not None), None)
+    if now is None or varies(race.scenario):
+        return None
+    return Headroom(limit=1.0, at_least=1.0, bottleneck=now.bottleneck)
+
+
+def _run_today(race: Race, *, is_brief: bool) -> Generator[_Wave, Sequence[PointRow], None]:
+    """Run the settings that keep to the limits at today's load, if they were compared at the job's limit."""
+    if race.at_limit is None or race.headroom is None:
+        return
+    takes_checkpoints = race.scenario.takes_checkpoints
+    names = [
+        outcome.name
+        for outcome in race.outcomes()
+        if outcome.name == NOW
+        or not broken_limits(outcome, race.constraints, takes_checkpoints=takes_checkpoints)
+    ]
+    if is_brief:
+        names = list(dict.fromkeys([NOW, race.choice().chosen or NOW]))
+    point = brief_point if race.headroom.is_below(1.0) else load_point
+    points = [
+        point(race.settings[name].apply(race.scenario), 1.0, {}, {**race.conditions, SETTING: name})
+        for name in names
+    ]
+    rows = yield _Wave("today's load", points)
+    race.today = {row.labels[SETTING]: row.measures for row in rows if row.measures is not None}
 
 
 def _valid(scenario: Scenario, settings: Sequence[Setting]) -> list[Setting]:
@@ -218,7 +294,7 @@ def _run(
 ) -> Generator[_Wave, Sequence[PointRow], None]:
     """Run the settings that have not run with this seed, the shortest target first."""
     points = [
-        point_of(setting.apply(race.scenario), {**race.conditions, SETTING: setting.name}, seed)
+        point_of(setting.apply(race.loaded), {**race.conditions, SETTING: setting.name}, seed)
         for setting in sorted(settings, key=lambda each: each.target_s)
         if seed not in race.seeds_of(setting.name)
     ]

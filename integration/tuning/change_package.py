@@ -199,8 +199,18 @@ class LoadFigures(NamedTuple):
     """Throughput as a share of that of the present setting."""
 
 
+ALL_THAT_ARRIVES = Estimate(1.0, None, None, 1, 1)
+"""Throughput of a job below its limit, as a share of that of the present setting."""
+
+
 def promised_load(setting: SettingSummary) -> LoadFigures:
-    """Return the emulated figures of a setting that a package promises."""
+    """Return the emulated figures of a setting that a package promises: those at today's load.
+
+    If it has only others, the job is at its limit today. Below the limit, a job reads all
+    that arrives with any setting.
+    """
+    if setting.today:
+        return LoadFigures(setting.today, ALL_THAT_ARRIVES)
     return LoadFigures(setting.figures, setting.throughput_share)
 
 

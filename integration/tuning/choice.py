@@ -85,6 +85,8 @@ class Outcome(NamedTuple):
     """Share of expired checkpoints among those that ended; None: none ended."""
     failed: int = 0
     """Number of failed runs."""
+    costs_today: str | None = None
+    """What the setting costs at today's load, which is below the job's limit; None: nothing, or not run."""
 
 
 class Choice(NamedTuple):
@@ -112,6 +114,8 @@ def broken_limits(outcome: Outcome, limits: Constraints, *, takes_checkpoints: b
             broken.append("no checkpoint completes")
         elif outcome.expired is not None and outcome.expired > MOST_EXPIRED:
             broken.append(f"{100 * outcome.expired:.0f} % of the checkpoints expire")
+    if outcome.costs_today is not None:
+        broken.append(f"at today's load, {outcome.costs_today}")
     quantities = (
         (outcome.checkpoint_p95_ms, limits.max_checkpoint_ms, "95 % of checkpoints take", milliseconds),
         (outcome.delay_p95_ms, limits.max_delay_ms, "95 % of records take", milliseconds),

@@ -52,7 +52,7 @@ class PointRow(msgspec.Struct, frozen=True, kw_only=True):
     measures: Measures | None = None
     """None if the point failed."""
     result: str | None = None
-    """The result as JSON, also for a job that failed permanently; without its series unless requested."""
+    """The result as JSON, also for a job that failed permanently; with its series only for a restart."""
 
 
 def failed_row(point: Point, error: str, wall_seconds: float = 0.0) -> PointRow:
@@ -86,8 +86,13 @@ def row_of(
         emulated_seconds=result.emulated_seconds,
         versions=result.versions,
         measures=measures,
-        result=to_json(msgspec.structs.replace(result, series=[])).decode(),
+        result=to_json(_stored(result, point.probe)).decode(),
     )
+
+
+def _stored(result: Result, probe: Probe) -> Result:
+    """Return a result without its series, which only a restart needs: over time it shows the backlog."""
+    return result if probe == "restart" else msgspec.structs.replace(result, series=[])
 
 
 _TEXTS = pa.map_(pa.string(), pa.string())

@@ -22,6 +22,7 @@ from ..spark.workers import MapFunction, worker_function
 from .measures import as_one_window, load_phases, measure
 from .point_rows import PointRow, failed_row, row_of
 from .points import Point, step_at_s
+from .restart_drill import EndOnceCaughtUp
 from .settling import EndOnceSettled
 
 if TYPE_CHECKING:
@@ -58,7 +59,11 @@ def run_point(point: Point, prepare: Callable[[Scenario], Scenario] = lambda sce
         planned = read_scenario(point.document)
         phases, scenario = load_phases(planned), as_one_window(planned)
         step = step_at_s(scenario) if point.probe == "step" else None
-        end = EndOnceSettled(scenario) if step is None and not phases else None
+        end: EndOnceCaughtUp | EndOnceSettled | None = None
+        if point.probe == "restart":
+            end = EndOnceCaughtUp(scenario)
+        elif point.probe == "main" and not phases:
+            end = EndOnceSettled(scenario)
         result = emulate(prepare(scenario), end_of_run=end)
         return row_of(point, result, measures=measure(result, phases=phases, step_at_s=step))
     except JobFailedError as error:

@@ -29,8 +29,13 @@ from ..errors import UsageError
 from ..spark.workers import code_digest
 from .axes import Axis, AxisValue, apply, problems_after
 
-Probe = Literal["main", "step"]
-"""Purpose of a point: to measure the performance of a setting, or how fast it follows the load."""
+Probe = Literal["main", "brief", "step", "restart"]
+"""Purpose of a point.
+
+"main" measures the performance of a setting, until its figures have settled. "brief" does so below the limit,
+where few checkpoints show enough. "step" measures how fast a setting follows the load, and "restart" how it
+catches up after an outage.
+"""
 
 STEP_FACTOR = 2.0
 """Factor by which the service time of the bottleneck increases."""

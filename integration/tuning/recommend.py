@@ -23,6 +23,7 @@ from .choice import (
     SAME_MS,
     SAME_SHARE,
     SAME_THROUGHPUT,
+    WORTH_MS,
     WORTH_SHARE,
     Choice,
     Constraints,
@@ -35,6 +36,7 @@ from .choice import (
     is_same_time,
 )
 from .confidence import Estimate, estimate, is_surely_positive, standard_error
+from .headroom import Headroom, headroom_text
 from .measures import Measures
 from .option_changes import OptionChange, deployment_patch
 from .settings import NOW, SETTING, Mechanism, Setting, is_large
@@ -76,6 +78,8 @@ class SettingSummary(msgspec.Struct, frozen=True, kw_only=True):
     """Phase of the load in which checkpoints take longest with most seeds; None: the load has one phase."""
     throughput_share: Estimate | None = None
     """Throughput as a share of that of the present setting with the same seeds."""
+    today: dict[str, Estimate] = {}
+    """The known figures at today's load, by field of `Measures`; empty if the job is at its limit today."""
     checkpoints_completed: int = 0
     """Completed checkpoints, summed over all seeds."""
     checkpoints_failed: int = 0
@@ -116,6 +120,11 @@ class Recommendation(msgspec.Struct, Viewed, frozen=True, kw_only=True):
     """All seeds. A setting that needed fewer seeds lists its own."""
     clock: str = "virtual"
     versions: dict[str, str] = {}
+    headroom: Headroom | None = None
+    """How much load the job can take with its present setting; None: its load changes with time.
+
+    If this is more than today's load, the figures of settings are those at the limit.
+    """
     present: str
     """The present setting as text, such as "debloating off" or "target 1 s, unaligned"."""
     settings: list[SettingSummary]
@@ -168,6 +177,9 @@ PRICES = {
 }
 """Costs of a mechanism that no figure shows, each as a sentence."""
 
+WORTH_SHARE_TODAY = 0.02
+"""A setting costs throughput at today's load if it loses more than this share."""
+
 OWN = (None, FLINK)
 """Policies that the recommendation may choose: the job's own (None), and Flink's."""
 
@@ -188,7 +200,18 @@ class Race:
     steps: dict[str, list[Measures | None]] = field(default_factory=dict)
     """Figures of runs with a step of the load, by setting."""
     rows: list[PointRow] = field(default_factory=list)
+    headroom: Headroom | None = None
+    """Headroom of the job with its present setting; None: its load changes with time, or is not known."""
+    at_limit: Scenario | None = None
+    """The job with more load than it can take; None: today's load is the one that counts."""
+    today: dict[str, Measures] = field(default_factory=dict)
+    """Figures at today's load by setting, if the contest is at the limit."""
     left_out: list[str] = field(default_factory=list)
+
+    @property
+    def loaded(self) -> Scenario:
+        """The job under the load at which settings are compared."""
+        return self.at_limit or self.scenario
 
     def add_settings(self, settings: Iterable[Setting]) -> list[Setting]:
         """Add settings that are not there yet, and return them."""
@@ -260,7 +283,23 @@ class Race:
             worst_phase_ms=mean("worst_phase_ms"),
             expired=expired / ended if ended else None,
             failed=len(ran) - len(runs) if seed is None else int(seed not in runs),
+            costs_today=self._costs_today(setting.name),
         )
+
+    def _costs_today(self, name: str) -> str | None:
+        """Return what a setting costs at today's load; None: nothing, or it is not known."""
+        now, setting = self.today.get(NOW), self.today.get(name)
+        if now is None or setting is None or name == NOW:
+            return None
+        share = quotient(setting.throughput_per_s, now.throughput_per_s)
+        if share is not None and share < 1 - WORTH_SHARE_TODAY:
+            return f"throughput falls to {100 * share:.1f} %"
+        for what, name_of in (("checkpoints", "end_to_end_ms"), ("records", "record_delay_ms")):
+            before, after = getattr(now, name_of), getattr(setting, name_of)
+            slower = before is not None and after is not None and after - before >= WORTH_MS
+            if slower and not is_same_time(before, after):
+                return f"{what} take {milliseconds(after)} instead of {milliseconds(before)}"
+        return None
 
     def shares(self, runs: Mapping[int, Measures]) -> list[float | None]:
         """Return the throughput of runs of a setting, as shares of the present one with the same seeds."""
@@ -421,6 +460,7 @@ def recommend(race: Race) -> Recommendation:
         constraints=race.constraints,
         seeds=sorted({row.seed for row in race.rows}),
         versions=next((dict(row.versions) for row in race.rows if row.versions), {}),
+        headroom=race.headroom,
         present=present_text(race.scenario),
         settings=settings,
         verdict="none" if chosen is None else "keep" if chosen == NOW else "set",
@@ -467,9 +507,17 @@ def _summary(race: Race, setting: Setting) -> SettingSummary:
         figures={name: figure for name, figure in figures.items() if figure is not None},
         worst_phase=_usual_phase(runs),
         throughput_share=estimate(race.shares(by_seed), 4),
+        today=_today(race, setting),
         broken=broken_limits(outcome, race.constraints, takes_checkpoints=race.scenario.takes_checkpoints),
         **{name: sum(getattr(run, name) for run in runs) for name in COUNTS},
     )
+
+
+def _today(race: Race, setting: Setting) -> dict[str, Estimate]:
+    """Return the figures of a setting at today's load."""
+    measures = race.today.get(setting.name)
+    figures = {name: estimate([getattr(measures, name, None)]) for name in FIGURES}
+    return {name: figure for name, figure in figures.items() if figure is not None}
 
 
 def _usual_phase(runs: Sequence[Measures]) -> str | None:
@@ -490,8 +538,9 @@ def _words(race: Race, settings: Mapping[str, SettingSummary], choice: Choice) -
         return [_nothing_fits(settings, race)]
     chosen = settings[choice.chosen]
     action = chosen.action[0].upper() + chosen.action[1:]
-    words = [_keep(settings, race) if chosen is now else f"{action}: {effect(chosen, now)}."]
-    words += known([_about_the_peak(now, chosen)])
+    at_limit = "at the limit, " if race.at_limit is not None else ""
+    words = [_keep(settings, race) if chosen is now else f"{action}: {at_limit}{effect(chosen, now)}."]
+    words += known([_about_the_limit(race, now, chosen), _about_the_peak(now, chosen)])
     words += known(PRICES.get(each) for each in race.settings[choice.chosen].mechanisms)
     words += [alternative_text(kind, settings[name], now) for kind, name in choice.alternatives]
     if undecided := race.undecided():
@@ -510,6 +559,20 @@ def _words(race: Race, settings: Mapping[str, SettingSummary], choice: Choice) -
             "once."
         )
     return [*words, *_few_checkpoints(now, chosen)]
+
+
+def _about_the_limit(race: Race, now: SettingSummary, chosen: SettingSummary) -> str | None:
+    """Return a sentence on the job's limit, and on today's load; None: its load changes with time."""
+    if race.headroom is None:
+        return None
+    sentence = headroom_text(race.headroom)
+    before, after = now.today.get("end_to_end_ms"), chosen.today.get("end_to_end_ms")
+    if before is None or after is None:
+        return sentence
+    today = f"At today's load, checkpoints take {milliseconds(after.mean)}"
+    if chosen is not now:
+        today += f" instead of {milliseconds(before.mean)}"
+    return f"{sentence} {today}."
 
 
 def _about_the_peak(now: SettingSummary, chosen: SettingSummary) -> str | None:
@@ -601,7 +664,8 @@ def _keep(settings: Mapping[str, SettingSummary], race: Race) -> str:
     if race.is_well(outcome):
         return _nothing_to_change(outcome, race)
     time = now.mean("end_to_end_ms")
-    take = f"checkpoints take {milliseconds(time)}"
+    where = "at the limit, " if race.at_limit is not None else ""
+    take = f"{where}checkpoints take {milliseconds(time)}"
     if time is None:
         take = f"records take {milliseconds(now.mean('record_delay_ms'))}"
     faster = [
@@ -619,10 +683,12 @@ def _keep(settings: Mapping[str, SettingSummary], race: Race) -> str:
 def _nothing_to_change(now: Outcome, race: Race) -> str:
     limits, interval_s = race.constraints, race.scenario.config.checkpoint_interval_s
     share = f"{100 * limits.fast_enough_share:g} % of the interval of {format_duration(interval_s or 0.0)}"
+    where = "at the limit, " if race.at_limit is not None else ""
+    longest = milliseconds(now.checkpoint_p95_ms)
     return (
-        f"Nothing to change: 95 % of the checkpoints take at most {milliseconds(now.checkpoint_p95_ms)}, "
-        f"which is less than {milliseconds(limits.fast_enough_ms)} and less than {share}. To find faster "
-        "settings, give a limit or `only`."
+        f"Nothing to change: {where}95 % of the checkpoints take at most {longest}, which is less "
+        f"than {milliseconds(limits.fast_enough_ms)} and less than {share}. To find faster settings, give a "
+        "limit or `only`."
     )
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 
+from integration.cli import job_to_run
 from integration.cli import tune as command_tune
 from integration.cli.app import main
 from integration.number_text import milliseconds
@@ -117,7 +118,7 @@ def test_ctrl_c_says_where_the_points_are_that_are_done(
     def interrupted(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(command_tune, "run_points", interrupted)
+    monkeypatch.setattr(job_to_run, "run_points", interrupted)
     file, out = tmp_path / "slow.toml", tmp_path / "out"
     file.write_text(SCENARIO, "utf-8")
     assert main(["tune", str(file), "--out", str(out)]) == 130
@@ -239,7 +240,7 @@ def test_the_change_is_printed_as_a_patch_with_its_restart_and_the_verification(
 def test_without_a_change_there_is_no_package_and_an_older_one_is_named(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    job = command_tune.TunedJob(MADE_UP, [], [], [])
+    job = job_to_run.JobToRun(MADE_UP, [], [], [])
     folder = tmp_path / "change"
     kept = recommendation(lambda name, seed: measures(300.0))
     nothing = "wrote no change package, because the recommendation changes no option of Flink"

@@ -1,0 +1,258 @@
+"""Forecast of a job: its figures over the load, with its present and with its recommended setting.
+
+The recommended setting is that of a short tuning at the job's limit. For both settings the emulator then runs
+the job at loads from half of today's to three times today's. Beyond its limit a job takes no more, so one run
+with more load than it can take stands for all loads above.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+import msgspec
+
+from netstack import Scenario, Viewed, from_json
+
+from ..errors import UsageError
+from ..figures.optional_figures import known
+from ..tuning.advice import RunPoints, advise
+from ..tuning.headroom import (
+    Headroom,
+    LoadRun,
+    brief_point,
+    capacity_of,
+    emitted_rates,
+    load_point,
+    load_run,
+    varies,
+)
+from ..tuning.point_rows import PointRow
+from ..tuning.points import Point, point_of
+from ..tuning.recommend import Recommendation
+from ..tuning.restart_drill import RestartDrill, drill_of, drill_scenario
+from ..tuning.settings import NOW, SETTING, USUAL, Question
+from .figures import Curve, LoadFigures
+from .scaling import Scaling, scaled, scaling_of
+
+SCHEMA = "netstack.forecast/1"
+
+LOADS = (0.5, 1.0, 1.25, 1.5, 2.0, 3.0)
+"""Loads of the curve, as multiples of today's; two loads at the job's limit are added."""
+
+TARGETS_S = (0.1, 0.3, 1.0)
+"""Debloat targets of the short tuning, in seconds."""
+
+_NEAR = 0.9
+"""Load next below the limit in the curve, relative to the limit."""
+
+ONE_MORE = "one more subtask"
+"""Name of the setting with one more subtask of the limiting vertex."""
+
+
+class Forecast(msgspec.Struct, Viewed, frozen=True, kw_only=True):
+    """How much load a job can take, and what happens at its limit and after an outage.
+
+    `to_pandas` and `to_arrow` return the tables "loads" and "restarts".
+    """
+
+    schema: str = SCHEMA
+    scenario: str
+    """Name of the job."""
+    recommendation: Recommendation
+    """The recommended setting; it may be the present one."""
+    curves: list[Curve]
+    """The present setting, then the recommended one, if it is another."""
+    restarts: list[RestartDrill] = []
+    """Restart drills with the same settings; empty if none was asked for."""
+    scaling: Scaling | None = None
+    """What one more subtask of the limiting vertex would bring; None: the job has no limit."""
+    failures: list[str] = []
+    """A line for each run that failed."""
+
+    @property
+    def now(self) -> Curve:
+        """The job with its present setting."""
+        return self.curves[0]
+
+    @property
+    def advised(self) -> Curve:
+        """The job with its recommended setting."""
+        return self.curves[-1]
+
+
+class Forecasted(NamedTuple):
+    """A forecast, and the rows of its restart drills, whose results have series."""
+
+    forecast: Forecast
+    drills: list[PointRow]
+
+
+def forecast(
+    scenario: Scenario,
+    run: RunPoints,
+    question: Question = USUAL,
+    *,
+    loads: Sequence[float] = LOADS,
+    down_s: float | None = None,
+) -> Forecasted:
+    """Run a job at several loads, and return how much it can take.
+
+    Args:
+        scenario: The job at today's load.
+        run: Runs points.
+        question: The settings to compare, and their limits; by default fewer targets than `advise` tries.
+        loads: Loads of the curve, as multiples of today's.
+        down_s: Length of an outage, in seconds, after which the job catches up; None: no restart drill.
+
+    Raises:
+        UsageError: the load of the job changes with time, the job did not run at today's load, or a restart
+            drill is asked for that the job cannot have.
+    """
+    if varies(scenario):
+        raise UsageError(
+            [
+                f"{scenario.name}: its load changes with time, so it has no single headroom; remove its "
+                "phases, changes and faults"
+            ]
+        )
+    if question.targets_s is None:
+        question = question._replace(targets_s=TARGETS_S)
+    run = _remembering(run)
+    advice = advise(scenario, run, question, is_brief=True)
+    (recommendation,), (chosen,) = advice.recommendations, advice.chosen
+    if recommendation.headroom is None:
+        raise UsageError([f"{scenario.name}: the job did not run at today's load", *recommendation.failures])
+    headroom = recommendation.headroom
+    drill = None if down_s is None else drill_scenario(scenario, down_s, headroom.limit)
+    settings = {NOW: scenario} | {chosen.name: chosen.apply(scenario)}
+    failures: list[str] = []
+    beyond = headroom.beyond if headroom.is_bounded else headroom.limit
+    steps = [_curve(varied, name, loads, headroom, beyond) for name, varied in settings.items()]
+    vertex = headroom.bottleneck.vertex
+    grown = scaled(settings[chosen.name], vertex) if headroom.is_bounded else None
+    if grown is not None:
+        growth = grown.vertex(vertex).parallelism / scenario.vertex(vertex).parallelism
+        steps.append(_curve(grown, ONE_MORE, (), headroom, growth * beyond))
+    curves = known(_together(steps, run, failures))
+    by_name = {curve.setting: curve for curve in curves}
+    shown = [by_name[name] for name in settings if name in by_name]
+    if not shown:
+        raise UsageError([f"{scenario.name}: no run at any load succeeded", *failures])
+    rows: list[PointRow] = []
+    if drill is not None:
+        down = [
+            point_of(replace(drill, config=varied.config), {SETTING: name}, probe="restart")
+            for name, varied in settings.items()
+        ]
+        rows = run(down, "the restart drill")
+        failures += [_failure(row) for row in rows if row.result is None]
+    scaling = None
+    if grown is not None and ONE_MORE in by_name:
+        scaling = scaling_of(settings[chosen.name], grown, shown[-1], by_name[ONE_MORE])
+    found = Forecast(
+        scenario=scenario.name,
+        recommendation=recommendation,
+        curves=shown,
+        restarts=[drill_of(row.labels[SETTING], from_json(row.result)) for row in rows if row.result],
+        scaling=scaling,
+        failures=failures,
+    )
+    return Forecasted(found, rows)
+
+
+def _remembering(run: RunPoints) -> RunPoints:
+    """Return a function that runs each point only once, although several parts of a forecast need it."""
+    rows: dict[str, PointRow] = {}
+
+    def once(points: Sequence[Point], why: str) -> list[PointRow]:
+        missing = {point.key: point for point in points if point.key not in rows}
+        if missing:
+            rows.update({row.key: row for row in run(list(missing.values()), why)})
+        return [msgspec.structs.replace(rows[point.key], labels=point.labels) for point in points]
+
+    return once
+
+
+_Steps = Generator[list[Point], Sequence[PointRow], Curve | None]
+"""Yields points to run, gets their rows, and returns a curve; None: the runs failed."""
+
+
+def _together(steps: Sequence[_Steps], run: RunPoints, failures: list[str]) -> list[Curve | None]:
+    """Run several searches side by side, and return their curves in the same order.
+
+    `failures` gets a line for each failed run.
+    """
+    curves: list[Curve | None] = [None] * len(steps)
+    waves = {number: next(step) for number, step in enumerate(steps)}
+    while waves:
+        rows = run([point for points in waves.values() for point in points], "the curve over the load")
+        failures += [_failure(row) for row in rows if row.measures is None]
+        left = iter(rows)
+        for number, points in list(waves.items()):
+            try:
+                waves[number] = steps[number].send([next(left) for _ in points])
+            except StopIteration as end:
+                curves[number] = end.value
+                del waves[number]
+    return curves
+
+
+def _curve(
+    scenario: Scenario, name: str, loads: Sequence[float], headroom: Headroom, beyond: float
+) -> _Steps:
+    """Return the curve of a job with one setting.
+
+    `headroom` is that of the job with its present setting. With another setting, the run at the load `beyond`
+    shows the limit.
+    """
+    labels = {SETTING: name}
+    point = brief_point if headroom.is_below(1.0) else load_point
+    row_today, row_beyond = yield [
+        (load_point if name == NOW else point)(scenario, 1.0, {}, labels),
+        load_point(scenario, beyond, {}, labels),
+    ]
+    today, at_limit = load_run(row_today, 1.0), load_run(row_beyond, beyond)
+    if today is None or at_limit is None:
+        return None
+    own = headroom if name == NOW else capacity_of(at_limit)
+    emitted = emitted_rates(today.result)
+    near = float(f"{_NEAR * own.limit:.3g}")
+    wanted = sorted({load for load in loads if load < near} | ({near} if near > 1 else set()))
+    wanted = [load for load in wanted if load != 1.0]
+    rows = yield [brief_point(scenario, load, emitted, labels) for load in wanted]
+    runs = {1.0: (today, row_today)}
+    for load, row in zip(wanted, rows, strict=True):
+        if (found := load_run(row, load)) is not None:
+            runs[load] = (found, row)
+    if own.is_bounded:  # the run beyond the limit stands for all loads that the job cannot take
+        above = {own.limit, *(load for load in loads if load > own.limit)}
+        runs |= {load: (at_limit, row_beyond) for load in above if load != 1.0 or not own.has_room}
+    else:
+        runs[beyond] = (at_limit, row_beyond)
+    return Curve(setting=name, headroom=own, points=[figures_of(load, *runs[load]) for load in sorted(runs)])
+
+
+def figures_of(load: float, run: LoadRun, row: PointRow) -> LoadFigures:
+    """Return the figures of a run, at the load for which it stands."""
+    measures = row.measures
+    assert measures is not None
+    return LoadFigures(
+        load=float(f"{load:.4g}"),
+        keeps_up=run.keeps_up,
+        throughput_per_s=measures.throughput_per_s,
+        checkpoint_ms=measures.end_to_end_ms,
+        checkpoint_p95_ms=measures.end_to_end_p95_ms,
+        checkpoint_max_ms=measures.end_to_end_max_ms,
+        record_delay_ms=measures.record_delay_ms,
+        in_flight_bytes=measures.in_flight_bytes,
+        persisted_bytes=measures.persisted_bytes,
+        checkpoints_expired=measures.checkpoints_expired,
+        busiest=run.bottleneck,
+    )
+
+
+def _failure(row: PointRow) -> str:
+    where = ", ".join(text if name == SETTING else f"{name} {text}" for name, text in row.labels.items())
+    return f"{where}: {row.error or 'no measures'}"

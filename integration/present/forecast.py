@@ -1,0 +1,154 @@
+"""A forecast on an 80-column terminal: the limit, the figures over the load, the outage, one more subtask."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+from rich.table import Column
+from rich.text import Text
+
+from netstack import format_duration
+
+from ..number_text import counted, milliseconds, per_second, percent, size
+from ..tuning.headroom import headroom_text
+from ..tuning.settings import NOW
+from .table_style import figures, number
+
+if TYPE_CHECKING:
+    from ..forecast.figures import Curve
+    from ..forecast.forecast import Forecast
+    from ..forecast.scaling import Scaling
+    from ..tuning.restart_drill import RestartDrill
+
+_HEADS = ("records", "check-\npoint", "95 %", "worst", "record", "in flight", "busiest")
+
+
+def forecast_words(forecast: Forecast) -> list[str]:
+    """Return the forecast in sentences: the limit, what happens there, the outage, and one more subtask."""
+    return [
+        headroom_text(forecast.now.headroom),
+        *_about_the_limit(forecast),
+        *(drill_text(drill) for drill in forecast.restarts),
+        *([] if forecast.scaling is None else scaling_words(forecast.scaling)),
+    ]
+
+
+def _about_the_limit(forecast: Forecast) -> Iterator[str]:
+    now, advised, recommendation = forecast.now, forecast.advised, forecast.recommendation
+    times = {curve.setting: curve.points[-1].checkpoint_ms for curve in (now, advised)}
+    if not now.headroom.is_bounded or times[now.setting] is None:
+        return
+    sentence = f"There, checkpoints take {milliseconds(times[now.setting])}"
+    if advised is now:
+        yield f"{sentence}; {lower_first(recommendation.words[0])}"
+        return
+    other = milliseconds(times[advised.setting])
+    limit = advised.headroom.limit
+    share = "" if abs(limit / now.headroom.limit - 1) < 0.02 else f", and the limit is {limit:.3g}"
+    yield f"{sentence}. With {advised.setting}, they take {other}{share}."
+
+
+def lower_first(sentence: str) -> str:
+    """Return a sentence with a lower-case first letter, to continue another one."""
+    return sentence[:1].lower() + sentence[1:]
+
+
+def drill_text(drill: RestartDrill) -> str:
+    """Return what happens after an outage, in one sentence."""
+    setting = "" if drill.setting == NOW else f", with {drill.setting}"
+    down = f"Down {format_duration(drill.down_s)}{setting}:"
+    if drill.failure is not None:
+        return f"{down} the job fails for good: {drill.failure}."
+    if drill.caught_up_s is None:
+        caught_up = "it does not catch up"
+    else:
+        about = "about " if drill.emulated_s < drill.caught_up_s else ""
+        caught_up = f"caught up after {about}{duration_text(drill.caught_up_s)}"
+    take = f"checkpoints take {milliseconds(drill.checkpoint_ms)} meanwhile"
+    if drill.checkpoint_ms is None:
+        take = "no checkpoint completes meanwhile"
+    expired = (
+        f"{counted(drill.checkpoints_expired, 'checkpoint')} expire{'s' * (drill.checkpoints_expired == 1)}"
+    )
+    if not drill.checkpoints_expired:
+        expired = "none expires"
+    other = drill.checkpoints_failed - drill.checkpoints_expired
+    failed = f", {counted(other, 'other checkpoint')} fail{'s' * (other == 1)}" if other else ""
+    again = f", the job restarts {counted(drill.restarts, 'more time')}" if drill.restarts else ""
+    return f"{down} {caught_up}; {take}, {expired}{failed}{again}."
+
+
+def duration_text(seconds: float) -> str:
+    """Return a duration as a person would say it, such as "19 min" or "45 s"."""
+    if seconds < 120:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds >= 600 else f"{seconds / 60:.1f} min"
+
+
+def scaling_words(scaling: Scaling) -> list[str]:
+    """Return what one more subtask brings, and what it needs."""
+    more = scaling.parallelism + 1
+    slots = ""
+    if scaling.slots_after > scaling.slots:
+        slots = f", needs {counted(scaling.slots_after, 'slot')} instead of {scaling.slots}"
+    memory = scaling.memory_bytes_after - scaling.memory_bytes
+    needs = f"{slots} and {size(max(0, memory))} more network memory to start"
+    words = [
+        f"With {more} instead of {scaling.parallelism} subtasks of {scaling.vertex}, the limit is "
+        f"{scaling.limit:.3g} instead of {scaling.before:.3g} (then {scaling.limiting} is first){needs}."
+    ]
+    if scaling.has_shares:
+        words.append(
+            "The keys of each present subtask count as evenly spread; a single hot key cannot be divided."
+        )
+    if scaling.autoscaler != scaling.parallelism:
+        words.append(
+            f"Flink's autoscaler, which wants vertices busy for 70 % of the time, would choose "
+            f"{counted(scaling.autoscaler, 'subtask')} for today's load."
+        )
+    return words
+
+
+def print_forecast(forecast: Forecast, console: Console, *, verbose: bool = False) -> None:
+    """Print the sentences, the options to paste, and a table over the load for each setting."""
+    verdict, *others = forecast_words(forecast)
+    console.print(Text(verdict, style="bold"))
+    for sentence in others:
+        console.print(Text(sentence))
+    if forecast.recommendation.configuration:
+        console.print()
+        for line in forecast.recommendation.configuration:  # not wrapped, without trailing blanks
+            console.print(Text(f"  {line}"), soft_wrap=True)
+    console.print()
+    for curve in forecast.curves:
+        _print_curve(curve, forecast, console)
+    if verbose:
+        for sentence in forecast.recommendation.words:
+            console.print(Text(sentence, style="dim"))
+    for failure in forecast.failures:
+        console.print(Text(f"failed: {failure}", style="red"))
+
+
+def _print_curve(curve: Curve, forecast: Forecast, console: Console) -> None:
+    name = f"now: {forecast.recommendation.present}" if curve.setting == NOW else curve.setting
+    table = figures([Column("load", justify="right"), *map(number, _HEADS)], padding=(0, 1, 0, 0), edge=False)
+    table.title, table.title_justify, table.title_style = name, "left", "bold"
+    for point in curve.points:
+        is_limit = curve.headroom.is_bounded and abs(point.load - curve.headroom.limit) < 1e-3
+        busiest = f"{point.busiest} {percent(point.busiest.busy_share)}"
+        style = "dim" if point.load > curve.headroom.limit * 1.001 else "bold" if is_limit else ""
+        table.add_row(
+            f"{point.load:.3g}" + (" limit" if is_limit else ""),
+            per_second(point.throughput_per_s),
+            milliseconds(point.checkpoint_ms),
+            milliseconds(point.checkpoint_p95_ms),
+            milliseconds(point.checkpoint_max_ms),
+            milliseconds(point.record_delay_ms) if point.keeps_up else "grows",
+            size(point.in_flight_bytes),
+            busiest,
+            style=style,
+        )
+    console.print(table)
+    console.print()

@@ -1,0 +1,69 @@
+"""``netstack forecast`` and ``--load``, from a file to what is printed and written."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from integration.cli.app import main
+from integration.files.reading import load_scenario
+from netstack import scenario_toml
+from tests.integration.tuning.paced_job import JOB, UNLIMITED
+
+
+@pytest.fixture
+def job(tmp_path: Path) -> str:
+    """The file of a job with a limit at 1.6 times its load."""
+    file = tmp_path / "paced.toml"
+    file.write_text(scenario_toml(JOB), "utf-8")
+    return str(file)
+
+
+def test_it_says_how_much_the_job_can_take(
+    job: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "out"
+    assert main(["forecast", job, "--restart", "20s", "--out", str(out)]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert re.match(r"work is the first to reach its limit, at 1\.(5[5-9]|6)", lines[0])
+    assert any(line.startswith("Down 20 s: caught up after 3") for line in lines)
+    assert any(line.split()[1:2] == ["limit"] for line in lines)
+    assert max(map(len, lines)) <= 80
+    document = json.loads((out / "forecast.json").read_bytes())
+    assert document["curves"][0]["headroom"]["bottleneck"]["vertex"] == "work"
+    assert (out / "report.html").stat().st_size > 0
+    drill = load_scenario(out / "restart.toml")
+    assert [fault.kind for fault in drill.faults] == ["outage"], "for run and lab"
+
+
+def test_a_diagnosis_has_a_line_on_headroom(job: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["diagnose", job]) == 0
+    assert re.search(
+        r"^work is the first to reach its limit, at 1\.(5[5-9]|6)", capsys.readouterr().out, re.M
+    )
+    assert main(["diagnose", job, "--load", "1.2"]) == 0
+    assert re.search(r"^work is the first to reach its limit, at 1\.3", capsys.readouterr().out, re.M)
+
+
+def test_a_run_may_have_another_load(job: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["run", job, "--load", "1.2", "--json"]) == 0
+    result = json.loads(capsys.readouterr().out)
+    assert result["scenario"]["vertices"][0]["source"]["rate"] == [300.0]
+
+
+@pytest.mark.parametrize("command", ["run", "diagnose", "tune", "forecast"])
+def test_a_load_of_0_is_refused(command: str, job: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([command, job, "--load", "0"]) == 2
+    assert f"netstack {command}: --load: is 0; it must be a number above 0" in capsys.readouterr().err
+
+
+def test_a_drill_needs_a_rate(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "unlimited.toml"
+    file.write_text(scenario_toml(UNLIMITED), "utf-8")
+    assert main(["forecast", str(file), "--restart", "20s"]) == 2
+    assert "emits as fast as possible, so nothing arrives" in capsys.readouterr().err
+    assert main(["forecast", str(file), "--restart", "20"]) == 2
+    assert "--restart" in capsys.readouterr().err
