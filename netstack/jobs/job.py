@@ -14,6 +14,7 @@ checkpoint. If none is left, the job fails permanently.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TypedDict, Unpack
@@ -116,7 +117,7 @@ class Job:
         self.start = None if initial is None else Start(initial)
         self._initial = initial
         self._cannot_restart = False  # no checkpoint is left that can be restored
-        self._down_until = 0.0  # end of an outage, before which the job does not restart
+        self._down_until = -math.inf  # end of an outage, before which the job does not restart
         self._whole_restart: Restart | None = None  # the last restart of all tasks together
         self._options = options
         self._trace = options.get("trace")
@@ -355,6 +356,8 @@ class Job:
     def stop_for(self, seconds: float, cause: str) -> None:
         """Stop the whole job, which restarts after an outage of this length."""
         self._down_until = max(self._down_until, self.agenda.now + seconds)
+        if self.attempt is None:
+            self.report(f"{cause}; it was down already")
         self.fail(cause)
 
     def fail(self, cause: str) -> None:
@@ -371,17 +374,17 @@ class Job:
             self.failure = f"{cause}; the job was about to stop with {savepoint}, which is complete"
             self._stop()
             return
-        if now < self._down_until:
-            delay: float | None = self._down_until - now
-        else:
-            delay = None if self._cannot_restart else self._restart_strategy.delay_after(now)
+        delay: float | None = None
+        if now < self._down_until and not self._cannot_restart:
+            delay = self._down_until - now
+        elif not self._cannot_restart:
+            delay = self._restart_strategy.delay_after(now)
         if delay is None:
             self._give_up(cause, "" if self._cannot_restart else self._restart_strategy.exhausted)
             return
         self._whole_restart = restart = Restart(now, cause)
         self.restarts.append(restart)
-        deployed_s = deployment_s(self.scenario, all_tasks(self.scenario))
-        self.agenda.keep(now + delay + deployed_s, self._restart, restart)
+        self.agenda.keep(now + delay + self._deployment_s, self._restart, restart)
 
     def _tear_down(self, attempt: Attempt, cause: str) -> None:
         """Cancel all tasks, and drop all entries of the agenda."""
@@ -397,9 +400,15 @@ class Job:
         self.failure = failed_for_good(cause, why)
         self._stop()
 
+    @property
+    def _deployment_s(self) -> float:
+        """Time until all tasks have been deployed, in seconds."""
+        return deployment_s(self.scenario, all_tasks(self.scenario))
+
     def _restart(self, restart: Restart) -> None:
-        if self.agenda.now < self._down_until:
-            self.agenda.keep(self._down_until, self._restart, restart)
+        earliest = self._down_until + self._deployment_s
+        if self.agenda.now < earliest:  # an outage began meanwhile
+            self.agenda.keep(earliest, self._restart, restart)
             return
         metadata = self.coordinator.latest_completed
         restart.restarted_at = self.agenda.now

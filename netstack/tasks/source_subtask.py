@@ -323,6 +323,10 @@ class SourceSubtask(Subtask):
         if lag > self._catch_up:
             self._next_due += lag - self._catch_up
             lag = self._catch_up
+        return self._due_after(lag)
+
+    def _due_after(self, lag: float) -> int:
+        """Return the number of records that are due at an even rate, `lag` seconds after the next one was."""
         return int(lag / self._period + 1e-9) + 1 if lag >= -1e-12 else 0
 
     async def _wait_until_due(self) -> None:
@@ -355,10 +359,11 @@ class SourceSubtask(Subtask):
         """Emit `rate` records per second from now on (0: as fast as possible); called as mail, after the
         change was announced to the log.
         """
+        behind = self._behind or self._pace is not None  # a pace makes up each delay
         self._rate, self._pace = rate, pace
         self._period = 1 / rate if rate > 0 else 0.0
         self._only_partition = self._plain_output()
-        self._log.change(self.agenda.now, self.position, rate, pace, behind=self._behind)
+        self._log.change(self.agenda.now, self.position, rate, pace, behind=behind)
         self._follow_log()
 
     def _follow_log(self) -> None:
@@ -435,15 +440,12 @@ class SourceSubtask(Subtask):
         return sample if watermarks is None else sample._replace(watermark_lag_ms=watermarks.lag_ms)
 
     def _pending_records(self) -> int:
-        """Return the number of records that have arrived and were not emitted, as Flink's pendingRecords."""
-        now = self.agenda.now
-        if self._pace is not None:
-            due = self._pace.due_by(now - self._pace_began_s) - (self.position - self._pace_began_at)
-        elif self._behind:
-            due = self._log.arrived_by(now) - self.position
-        else:
-            due = int(min(now - self._next_due, self._catch_up) / self._period + 1e-9)
-        return max(0, due)
+        """Return the number of records that have arrived and were not read, as Flink's pendingRecords."""
+        if self.data_ended:
+            return 0
+        if self._pace is None and not self._behind:
+            return self._due_after(min(self.agenda.now - self._next_due, self._catch_up))
+        return max(0, self._log.arrived_by(self.agenda.now) - self.position)
 
     def release(self) -> None:
         """Release all memory and close the reader."""

@@ -9,6 +9,7 @@ from dataclasses import replace
 
 import pytest
 import trio
+from msgspec import UNSET
 
 from netstack import (
     Assignment,
@@ -27,6 +28,7 @@ from netstack import (
     OnAcknowledgement,
     Operator,
     OperatorContext,
+    Outage,
     Report,
     RestartStrategy,
     Result,
@@ -204,6 +206,23 @@ def kills(at: float) -> list[KillSubtask | KillTaskManager]:
         KillSubtask(when=AtTime(at), subtask=SubtaskName("sink", 1)),
         KillTaskManager(when=AtTime(at), task_manager="numbers"),
     ]
+
+
+def test_samples_over_tcp_have_the_records_that_wait_to_be_read() -> None:
+    burst = GeneratorSpec(record_bytes=50, rates=(2000.0,), burst_s=60.0)  # all at the beginning
+    scenario = Scenario(
+        name="burst",
+        duration_s=2.5,
+        vertices=(Vertex(name="source", source=burst), Vertex(name="sink", service=((0.0, 0.001),))),
+        edges=(Edge(source="source", target="sink"),),
+    )
+    source, sink = run(scenario)[0].series
+    assert isinstance(source.pendingRecords, list)
+    ((*_, before, after),) = source.pendingRecords
+    assert before is not None
+    assert after is not None
+    assert 0 < after < before < 120_000
+    assert sink.pendingRecords is UNSET
 
 
 def test_retention_goes_on_over_restarts() -> None:
@@ -526,6 +545,12 @@ def test_faults_of_emulated_time_are_refused() -> None:
     )
     with pytest.raises(ScenarioError, match=r"faults\.0: cut_link does not work over TCP"):
         run(scenario)
+    outage = Outage(when=AtTime(0.5), for_s=0.1)
+    refused = (
+        r"faults\.0: outage does not work over TCP\. Only kill_subtask .*; remove this fault, or run in emul"
+    )
+    with pytest.raises(ScenarioError, match=refused):
+        run(replace(scenario, faults=(outage,)))
     first = SubtaskName("sink", 0)
     kill = KillSubtask(when=OnAcknowledgement(subtask=first, number=1), subtask=first)
     with pytest.raises(ScenarioError, match=r"faults\.0: kill_subtask over TCP needs a time \(`at`\)"):

@@ -26,6 +26,7 @@ from netstack import (
     NetworkConfig,
     OnAcknowledgement,
     OnChannel,
+    Outage,
     Scenario,
     ScenarioError,
     SubtaskName,
@@ -122,6 +123,9 @@ class FakeJob:
     def fail_task_manager(self, name: str, cause: str) -> None:
         self._failed(name, cause)
 
+    def stop_for(self, seconds: float, cause: str) -> None:
+        self._failed(seconds, cause)
+
     def fail_link(self, ends: tuple[str, str], cause: str) -> None:
         self._failed(ends, cause)
 
@@ -164,6 +168,25 @@ def test_a_fault_at_a_time_fires_then() -> None:
     ]
     assert job.fired == [(3.0, "kill_task_manager"), (12.0, "kill_subtask")]
     assert job.injector.fired[1].what == "subtask stage1[1] is killed"
+
+
+def test_an_outage_stops_the_job_for_its_time() -> None:
+    job = FakeJob(Outage(when=AtTime(3.0), for_s=600.0))
+    job.run()
+    assert job.failures == [(3.0, "the job is down for 600 s", 600.0)]
+    assert job.fired == [(3.0, "outage")]
+
+
+def test_an_outage_on_an_acknowledgement_waits_until_the_subtask_waits() -> None:
+    job = FakeJob(Outage(when=acknowledgement(1), for_s=2.0))
+
+    def acknowledge() -> None:
+        job.injector.interfere(ControlMessage.ACKNOWLEDGE, (1, 1))
+        assert job.failures == []
+
+    job.at(4.0, acknowledge)
+    job.run()
+    assert job.failures == [(4.0, "the job is down for 2 s", 2.0)]
 
 
 def test_a_fault_at_a_time_outlives_a_restart() -> None:

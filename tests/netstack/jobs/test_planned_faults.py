@@ -24,6 +24,7 @@ from netstack import (
     NetworkConfig,
     OnAcknowledgement,
     OnChannel,
+    Outage,
     Scenario,
     ScenarioError,
     SubtaskName,
@@ -124,6 +125,7 @@ def faults_at(when: Moment) -> dict[str, Fault]:
         "drop_messages": DropMessages(when=when, messages="acknowledge", for_s=1.0, vertex="stage1"),
         "fail_upload": FailUpload(when=when, for_s=1.0),
         "fill_storage": FillStorage(when=when),
+        "outage": Outage(when=when, for_s=0.7),
     }
 
 
@@ -135,6 +137,7 @@ COUNTED = [moment for moment in MOMENTS if moment != "at a time"]
     ("ship", "moment", "kind"),
     [
         *(("rebalance", "at a time", kind) for kind in KINDS),
+        *(("rebalance", moment, "outage") for moment in COUNTED),
         *((ship, moment, KINDS[0]) for ship in ("rebalance", "forward") for moment in COUNTED),
         *(("rebalance", moment, kind) for moment, kind in zip(COUNTED, KINDS[2:], strict=False)),
     ],

@@ -21,6 +21,7 @@ from netstack import (
     KillTaskManager,
     OnAcknowledgement,
     OnChannel,
+    Outage,
     SubtaskName,
 )
 
@@ -95,6 +96,11 @@ ROWS: list[tuple[str, Fault]] = [
     ('kind = "fail_upload"\nat = "1 s"\nfor = "1 s"', FailUpload(when=AtTime(1.0), for_s=1.0)),
     ('kind = "fill_storage"\nat = "1 s"', FillStorage(when=AtTime(1.0))),
     ('kind = "fill_storage"\nat = "1 s"\nfor = "1 s"', FillStorage(when=AtTime(1.0), for_s=1.0)),
+    ('kind = "outage"\nat = "1 s"\nfor = "10 min"', Outage(when=AtTime(1.0), for_s=600.0)),
+    (
+        'kind = "outage"\nfor = "3 s"\non = "acknowledgement"\nnumber = 2\nfrom = "source"\nfrom_subtask = 0',
+        Outage(when=OnAcknowledgement(number=2, subtask=SubtaskName("source", 0)), for_s=3.0),
+    ),
 ]
 
 
@@ -141,6 +147,8 @@ def test_the_times_of_manual_checkpoints_are_read(tmp_path: Path) -> None:
             ["from: is missing", "from_subtask: is missing"],
         ),
         ('kind = "kill_task_manager"\nat = "1 s"', ["task_manager: is missing"]),
+        ('kind = "outage"\nat = "1 s"', ['for: is missing; give a value such as "10 min"']),
+        ('kind = "outage"\nat = "1 s"\nfor = 600', ["for: 600 has no unit"]),
         ('kind = "fail_upload"\nat = "1 s"', ['for: is missing; give a value such as "500 ms"']),
         (
             'kind = "delay_messages"\nat = "1 s"\nfor = "1 s"',

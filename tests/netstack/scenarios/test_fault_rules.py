@@ -23,6 +23,7 @@ from netstack import (
     NetworkConfig,
     OnAcknowledgement,
     OnChannel,
+    Outage,
     PathSpec,
     Scenario,
     SubtaskName,
@@ -85,6 +86,7 @@ def problems(*faults: Fault, scenario: Scenario = JOB) -> dict[str, str]:
         DropMessages(when=SOON, messages="aborted", for_s=1.0, vertex="stage2", subtask=1),
         FailUpload(when=SOON, for_s=1.0),
         FillStorage(when=SOON),
+        Outage(when=SOON, for_s=600.0),  # longer than the run
     ],
 )
 def test_a_sensible_fault_has_no_problems(fault: Fault) -> None:
@@ -94,6 +96,8 @@ def test_a_sensible_fault_has_no_problems(fault: Fault) -> None:
 @pytest.mark.parametrize(
     ("fault", "field", "message"),
     [
+        (Outage(when=SOON, for_s=0.0), "for", "is 0 s; it must be more than 0 s"),
+        (Outage(when=AtTime(60.0), for_s=1.0), "at", "is 60 s; it must be from 0 s to before the end, 60 s"),
         (kill(AtTime(60.0)), "at", "is 60 s; it must be from 0 s to before the end, 60 s"),
         (kill(AtTime(-1.0)), "at", "it must be from 0 s"),
         (kill(channel(number=0)), "number", "is 0; counting begins with 1"),

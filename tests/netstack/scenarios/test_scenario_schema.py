@@ -95,6 +95,7 @@ BAD: dict[str, Callable[[dict[str, Any]], None]] = {
     "an unknown fault": put("faults", value=[{"kind": "explode", "at": "1 s"}]),
     "a fault without a moment": put("faults", value=[{"kind": "fill_storage"}]),
     "a fault of two moments": put("faults", value=[{"kind": "fill_storage", "at": "1 s", "on": "buffer"}]),
+    "an outage without a length": put("faults", value=[{"kind": "outage", "at": "1 s"}]),
     "a key of another fault": put("faults", value=[{"kind": "fill_storage", "at": "1 s", "delay": "1 s"}]),
     "a change without a time": put("changes", value=[{"vertex": "stage1", "service": "1 ms"}]),
     "a savepoint that stops otherwise": put("savepoints_at", value=[{"at": "5 s", "stop": "kill"}]),
