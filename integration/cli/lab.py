@@ -7,6 +7,7 @@ import webbrowser
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from functools import partial
+from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -46,6 +47,7 @@ def lab(
     port: Whole = 0,
     seed: Whole | None = None,
     policy: Several = (),
+    load: float = 1.0,
     allow_code: AllowCode = False,
     no_browser: Flag = False,
 ) -> int:
@@ -60,6 +62,7 @@ def lab(
         port: Port of the page; 0: any free port.
         seed: Seed that replaces the scenario's.
         policy: Debloating policy that the page offers beside the built-in ones; see docs/POLICIES.md.
+        load: Load of the sources, as a multiple of the scenario's rates. The page can change it.
         no_browser: Print the address, but do not open a browser.
     """
     require("lab", "netstack lab")
@@ -67,12 +70,14 @@ def lab(
         raise usage_error("lab", f"--port: {port} is not a port; it must be from 0 to 65535")
     check_policies("lab", policy)
     browser = not no_browser
+    if not 0 < load < inf:
+        raise usage_error("lab", f"--load: is {load:g}; it must be a number above 0, such as 1.5")
     if from_flink is not None:
-        if file is not None or seed is not None or allow_code:
+        if file is not None or seed is not None or load != 1 or allow_code:
             raise usage_error(
                 "lab",
                 "--from-flink reads the job from Flink, so it does not go with a file, "
-                "--seed or --allow-code; remove these",
+                "--seed, --load or --allow-code; remove these",
             )
         _serve_beside(access.cluster(from_flink), job, options, port, policies=policy, browser=browser)
         return 0
@@ -83,14 +88,18 @@ def lab(
             "remove the other options",
         )
     access.refuse_without_address("--from-flink is not given")
+    from ..lab.controls import why_no_load
     from ..lab.lab import Lab, example
     from ..lab.server import LabServer
 
     scenario = example() if file is None else load_runnable(file, seed, allow_code=allow_code)
     if file is None and seed is not None:
         scenario = dataclasses.replace(scenario, seed=seed)
+    why_not = None if load == 1 else why_no_load(scenario)
+    if why_not is not None:
+        raise usage_error("lab", f"--load: {why_not}")
     with opened(scenario, file or Path("netstack lab")) as ready, ExitStack() as stack:
-        running = Lab(_longer(ready), stack.enter_context(table_stores(ready)), policies=policy)
+        running = Lab(_longer(ready), stack.enter_context(table_stores(ready)), policies=policy, load=load)
         stack.callback(running.close)
         _serve(LabServer(running), port, browser=browser)
     return 0

@@ -22,9 +22,10 @@ from netstack import (
 )
 
 from ..errors import UsageError
+from ..tuning.load import at_load, rates_of
 from .messages import Change, Control
 
-POLICY, SERVICE, SKEW, RATE = "policy", "service", "service_skew", "rate"
+POLICY, SERVICE, SKEW, RATE, LOAD = "policy", "service", "service_skew", "rate", "load"
 """Keys of controls that are not Flink options."""
 
 _SWITCHES = {
@@ -40,14 +41,14 @@ _DURATIONS = {
 }
 """Label, minimum and maximum of each slider. A user may type larger values."""
 
-_OF_JOB = {POLICY: "Debloating policy"}
+_OF_JOB = {POLICY: "Debloating policy", LOAD: "Load of the sources"}
 _OF_VERTEX = {SERVICE: "Cost of a record", SKEW: "Skew of the subtasks", RATE: "Rate"}
 _OF_FAULTS = {
     "subtask": "Subtask",
     "task_manager": "Task manager",
     "from_task_manager": "Link between task managers",
     "to_task_manager": "Link between task managers",
-    "for": "Duration of the cut",
+    "for": "Duration",
 }
 _LABELS = (
     {OPTIONS[field].name: label for field, label in _SWITCHES.items()}
@@ -65,6 +66,11 @@ _CONSTANT = re.compile(r"\b[A-Z]+(?:_[A-Z]+)+\b")
 
 _MOST_SERVICE_S = 0.1
 _MOST_RATE = 100_000.0
+_LEAST_LOAD, _MOST_LOAD = 0.25, 4.0
+"""Minimum and maximum of the slider of the load. A user may type other factors."""
+
+_SAME_FACTOR = 1e-4
+"""Relative difference up to which sources have the same load. Their rates are rounded to six digits."""
 
 _RATES = "records per second, or 0 (as fast as possible); with commas between subtasks, such as 3000, 2000"
 _FACTORS = "factors of 0 or more with colons between subtasks, such as 1:1:1:4"
@@ -81,10 +87,13 @@ def policies_of(scenario: Scenario, offered: Iterable[str] = ()) -> list[str]:
     return [*sorted(POLICIES), *sorted(beside)]
 
 
-def controls_of(scenario: Scenario, policies: Sequence[str]) -> list[Control]:
-    """Return the controls of a job, with their values after all its changes."""
+def controls_of(scenario: Scenario, policies: Sequence[str], unloaded: Scenario) -> list[Control]:
+    """Return the controls of a job, with their values after all its changes.
+
+    `unloaded` has the rates of a load of 1, at the current moment.
+    """
     now = reduce(changed, scenario.changes, scenario)
-    controls = list(_of_job(now, policies))
+    controls = [_of_load(now, unloaded), *_of_job(now, policies)]
     for vertex in now.vertices:
         controls += _of_vertex(vertex)
     return controls
@@ -108,6 +117,59 @@ def _of_job(scenario: Scenario, policies: Sequence[str]) -> Iterator[Control]:
         if field == "debloat_target_s" or takes_checkpoints:
             value = format_duration(getattr(config, field))
             yield Control(OPTIONS[field].name, label, "duration", value, least=least, most=most)
+
+
+def _of_load(now: Scenario, unloaded: Scenario) -> Control:
+    why_not = why_no_load(unloaded)
+    value = "" if why_not else _load_text(now, unloaded)
+    return Control(LOAD, _LABELS[LOAD], "load", value, least=_LEAST_LOAD, most=_MOST_LOAD, why_not=why_not)
+
+
+def why_no_load(scenario: Scenario) -> str | None:
+    """Return why the load of a job cannot be multiplied; None: it can."""
+    sources = [vertex for vertex in scenario.vertices if vertex.source is not None]
+    unlimited = [vertex.name for vertex in sources if not all(rates_of(vertex))]
+    if not unlimited:
+        return None
+    names, one = " and ".join(unlimited), len(unlimited) == 1
+    verb, rate = ("emits", "it a rate") if one else ("emit", "them rates")
+    return f"{names} {verb} as fast as possible, so there is no rate to multiply; give {rate} first"
+
+
+def _load_text(now: Scenario, unloaded: Scenario) -> str:
+    """Return the factor between the rates of two scenarios; empty: the sources have different factors."""
+    factors = [
+        rate / own
+        for vertex, other in zip(now.vertices, unloaded.vertices, strict=True)
+        if vertex.source is not None
+        for rate, own in zip(rates_of(vertex), rates_of(other), strict=True)
+    ]
+    first = factors[0]
+    same = first > 0 and all(math.isclose(each, first, rel_tol=_SAME_FACTOR) for each in factors)
+    return f"{first:.4g}" if same else ""
+
+
+def load_changes(unloaded: Scenario, value: str) -> list[ScheduledChange]:
+    """Return the changes, without a time, that give all sources a multiple of their rates in a scenario.
+
+    Raises:
+        UsageError: the value is not a number above 0, or a source has no rate.
+    """
+    label = _LABELS[LOAD]
+    why_not = why_no_load(unloaded)
+    if why_not is not None:
+        raise UsageError([f"{label}: {why_not}"])
+    try:
+        factor = float(value)
+    except ValueError:
+        factor = math.nan
+    if not 0 < factor < math.inf:
+        raise UsageError([f"{label}: {value!r} is not possible; it must be a number above 0, such as 1.5"])
+    return [
+        ScheduledChange(at_s=0.0, vertex=vertex.name, rates=vertex.source.rates)
+        for vertex in at_load(unloaded, factor).vertices
+        if vertex.source is not None
+    ]
 
 
 def _of_vertex(vertex: Vertex) -> Iterator[Control]:

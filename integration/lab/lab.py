@@ -13,6 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import reduce
 from time import perf_counter, process_time
 
 from netstack import (
@@ -20,23 +21,27 @@ from netstack import (
     CutLink,
     KillSubtask,
     KillTaskManager,
+    Outage,
     Scenario,
     ScenarioError,
     SubtaskName,
     TableStores,
+    changed,
     read_scenario,
     scenario_toml,
 )
 
 from ..errors import UsageError
 from ..present.graph import ranks
+from ..tuning.load import at_load
 from .channels import edge_shape
-from .controls import change_of, controls_of, in_page_words, policies_of
+from .controls import LOAD, change_of, controls_of, in_page_words, load_changes, policies_of
 from .live_job import STEP_S, LiveJob
 from .messages import (
     Answer,
     Back,
     Change,
+    Control,
     Copied,
     Copy,
     Cut,
@@ -50,6 +55,7 @@ from .messages import (
     Request,
     Side,
     Step,
+    StopFor,
     TakeCheckpoint,
     VertexShape,
 )
@@ -80,10 +86,10 @@ class Lab:
     """A job that a user watches; `version` increases whenever a page needs a new `Hello`.
 
     The job runs as fast as possible up to `begin_s` emulated seconds. `policies` are additional debloating
-    policies to choose from.
+    policies to choose from. The job begins at `load`, a multiple of the scenario's rates.
 
     Raises:
-        UsageError: the scenario is invalid.
+        UsageError: the scenario is invalid, or the load is impossible.
         InsufficientBuffers: the network memory is too small for the job.
     """
 
@@ -94,11 +100,13 @@ class Lab:
         *,
         begin_s: float = 0.0,
         policies: Sequence[str] = (),
+        load: float = 1.0,
     ) -> None:
         self.version = 0
         self.pace: float | None = 1.0
         self.paused = False
-        self._base = scenario
+        self._unloaded = scenario
+        self._base = scenario = at_load(scenario, load)
         self._policies = policies_of(scenario, policies)
         self._tables = tables
         self._now = begin_s  # the moment of all sides, once they have caught up
@@ -197,10 +205,18 @@ class Lab:
             edges=[edge_shape(scenario, edge) for edge in scenario.edges],
             task_managers=list(scenario.task_managers),
             links=task_manager_links(scenario),
-            sides=[side.history(controls_of(side.scenario, self._policies)) for side in self._sides],
+            sides=[side.history(self._controls(side)) for side in self._sides],
             pace=self.pace,
             paused=self.paused,
         )
+
+    def _controls(self, side: LiveJob) -> list[Control]:
+        return controls_of(side.scenario, self._policies, self._unloaded_at(side.now))
+
+    def _unloaded_at(self, now: float) -> Scenario:
+        """Return the scenario at a load of 1, with its own changes up to a moment."""
+        past = [change for change in self._unloaded.changes if change.at_s <= now]
+        return reduce(changed, past, self._unloaded)
 
     def handle(self, request: Request) -> Answer | None:
         """Carry out a request of a page; return the answer for that page alone.
@@ -235,7 +251,7 @@ class Lab:
         self.version += 1
         return None
 
-    def _act(self, request: Change | Kill | Cut | TakeCheckpoint) -> None:
+    def _act(self, request: Change | Kill | Cut | StopFor | TakeCheckpoint) -> None:
         """Carry out a request for the job of one side."""
         side = self._side(request.side)
         if self._replays(side):
@@ -245,6 +261,8 @@ class Lab:
             raise UsageError([text])
         at = AtTime(side.now)
         match request:
+            case Change(key=key, value=value) if key == LOAD:
+                side.change(*load_changes(self._unloaded_at(side.now), value))
             case Change():
                 side.change(change_of(request, self._policies))
             case Kill(task_manager=str(name)):
@@ -256,6 +274,8 @@ class Lab:
             case Cut(link=(one, other), seconds=seconds):
                 cut = CutLink(when=at, from_task_manager=one, to_task_manager=other, for_s=seconds)
                 side.add_fault(cut)
+            case StopFor(seconds=seconds):
+                side.add_fault(Outage(when=at, for_s=seconds))
             case TakeCheckpoint():
                 side.take_checkpoint()
 

@@ -24,6 +24,7 @@ from netstack import (
     Job,
     KillSubtask,
     KillTaskManager,
+    Outage,
     Scenario,
     ScheduledChange,
     Steady,
@@ -131,17 +132,18 @@ class LiveJob:
         self.now = agenda.now if self.over else max(self.now, until)
         return True
 
-    def change(self, change: ScheduledChange) -> None:
-        """Change settings or a vertex from now on; the time in `change` is ignored.
+    def change(self, *changes: ScheduledChange) -> None:
+        """Change settings or vertices from now on; the times in `changes` are ignored.
 
         Raises:
-            UsageError: the change is invalid, or the run is over.
+            UsageError: a change is invalid, or the run is over.
         """
         at = self._moment()
         scenario = self.scenario
-        self._plan(replace(scenario, changes=(*scenario.changes, replace(change, at_s=at))))
+        new = [replace(change, at_s=at) for change in changes]
+        self._plan(replace(scenario, changes=(*scenario.changes, *new)))
 
-    def add_fault(self, fault: KillSubtask | KillTaskManager | CutLink) -> None:
+    def add_fault(self, fault: KillSubtask | KillTaskManager | CutLink | Outage) -> None:
         """Inject a fault now; the time in the fault is ignored.
 
         Raises:
@@ -195,10 +197,10 @@ class LiveJob:
         return new
 
     def _note_faults(self) -> None:
-        """Append injected faults to the incidents. Kills are reported by the trace."""
+        """Append injected faults to the incidents. The trace reports kills and outages."""
         fired = self._job.faults.fired
         for fault in fired[self._seen_faults :]:
-            if fault.kind not in (KillSubtask.kind, KillTaskManager.kind):
+            if fault.kind not in (KillSubtask.kind, KillTaskManager.kind, Outage.kind):
                 self.incidents.append(Incident(self.side, fault.time, fault.what))
         self._seen_faults = len(fired)
 
@@ -211,6 +213,8 @@ class LiveJob:
         elif self.over:
             state = "ended"
             text = f"after {self.now:g} s. Go back to an earlier moment to continue from there."
+        elif (down_until := self._job.down_until) is not None:
+            state, text = "down", f"until {down_until:.3f} s"
         elif self.restarting:
             state, text = "restarting", self.incidents[-1].text if self.incidents else ""
         pending = [
@@ -220,8 +224,21 @@ class LiveJob:
             for each in self._job.coordinator.pending
         ]
         edges = [view.frame(barriers=bool(pending)) for view in self._edge_views()]
-        shares = self._figures.shares()
-        return Frame(self.side, self.now, state, text, speed, shares, edges, pending, replays_to_s)
+        job, shares = self._job, self._figures.shares()
+        backlogs = list(job.backlogs.values()) or [None]
+        return Frame(
+            self.side,
+            self.now,
+            state,
+            text,
+            speed,
+            shares,
+            edges,
+            pending,
+            None if None in backlogs else sum(filter(None, backlogs)),
+            job.catches_up,
+            replays_to_s,
+        )
 
     def history(self, controls: list[Control]) -> History:
         """Return the history of the run."""
@@ -298,7 +315,10 @@ class Figures:
             longest_ms = max(_known(samples[n].estimated_time_to_consume_ms for n in mine), default=None)
             times.append(None if longest_ms is None else longest_ms / 1e3)
         busy, idle, backpressured = ([_mean(vertex, place) for vertex in shares] for place in range(3))
-        return Row(side, now, busy, idle, backpressured, rates, sizes, times, list(in_flight_bytes))
+        backlogs = self._job.backlogs
+        waiting = [backlogs.get(number) for number in range(len(rates))]
+        in_flight = list(in_flight_bytes)
+        return Row(side, now, busy, idle, backpressured, rates, sizes, times, waiting, in_flight)
 
     def _by_vertex(self, values: Sequence[Shares]) -> list[list[Shares]]:
         ends = zip(self._ends, self._parallelisms, strict=True)

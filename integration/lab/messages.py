@@ -57,18 +57,20 @@ class Control(msgspec.Struct, frozen=True):
 
     `kind`: "switch" (true or false), "choice" (one of `choices`), "duration" (text such as "200 ms"),
     "rate" (records a second of each subtask, with commas between them; 0: as fast as possible), "factors"
-    (one number for each subtask, with colons between them). `least` and `most` bound a slider, in seconds
-    or records a second.
+    (one number for each subtask, with colons between them), "load" (a factor of the scenario's rates; empty:
+    there is no common factor). `least` and `most` bound a slider, in seconds, records a second, or as a
+    factor. `why_not` is the reason why the setting cannot change; null: it can.
     """
 
     key: str
     label: str
-    kind: Literal["switch", "choice", "duration", "rate", "factors"]
+    kind: Literal["switch", "choice", "duration", "rate", "factors", "load"]
     value: str
     vertex: str | None = None
     choices: list[str] = []
     least: float | None = None
     most: float | None = None
+    why_not: str | None = None
 
 
 class Row(msgspec.Struct, frozen=True, tag="row"):
@@ -85,6 +87,11 @@ class Row(msgspec.Struct, frozen=True, tag="row"):
     """The smallest debloated buffer size; null for sources and without debloating."""
     time_to_consume_s: list[float | None]
     """Estimated time in which a vertex consumes its queued data, by debloating's formula."""
+    pending_records: list[int | None]
+    """Records that have arrived and that a source has not read.
+
+    Null for a vertex without a rate, and if not all subtasks run.
+    """
     in_flight_bytes: list[float]
     """Data in flight on each edge, by its index: at producers, in the network and at consumers."""
 
@@ -151,7 +158,10 @@ class Frame(msgspec.Struct, frozen=True, tag="frame"):
 
     `subtasks`: for each vertex and subtask, the shares of time since the last frame: busy, idle,
     back-pressured. `state`: "running", "paused", "behind" (it replays up to the moment of the other side),
-    "restarting", "ended" or "failed"; `text` says why. `speed`: recent emulated seconds per second.
+    "restarting", "down" (an outage), "ended" or "failed"; `text` says why. `speed`: recent emulated seconds
+    per second. `backlog`: records that have arrived and that the sources have not read; null if not all
+    sources run, or none has a rate. `catches_up`: whether sources read records that arrived while they were
+    down.
     """
 
     side: Side
@@ -162,6 +172,8 @@ class Frame(msgspec.Struct, frozen=True, tag="frame"):
     subtasks: list[list[Shares]]
     edges: list[EdgeFrame]
     pending: list[PendingRow]
+    backlog: int | None
+    catches_up: bool
     replays_to_s: float | None
     """Time up to which the side replays the run; null: it is up to date."""
 
@@ -369,6 +381,13 @@ class Cut(msgspec.Struct, frozen=True, tag="cut"):
     seconds: float
 
 
+class StopFor(msgspec.Struct, frozen=True, tag="stop_for"):
+    """Stop the job for this many seconds, as in an outage."""
+
+    side: Side
+    seconds: float
+
+
 class TakeCheckpoint(msgspec.Struct, frozen=True, tag="take_checkpoint"):
     """Take a checkpoint now."""
 
@@ -395,7 +414,7 @@ class ReadAgain(msgspec.Struct, frozen=True, tag="read_again"):
     """Read the job from Flink again, and restart the lab with it."""
 
 
-Request = Pace | Pause | Step | Back | Change | Kill | Cut | TakeCheckpoint | Fork | Join | Copy
+Request = Pace | Pause | Step | Back | Change | Kill | Cut | StopFor | TakeCheckpoint | Fork | Join | Copy
 """Requests to a lab."""
 
 Answer = Hello | Frame | Row | CheckpointRow | Incident | Copied | Refused | Reading | FlinkFrame

@@ -29,6 +29,7 @@ from ..results.result import Work
 from ..scenarios.changes import ScheduledChange
 from ..scenarios.scenario import Scenario
 from ..tasks.operator_subtask import OperatorSubtask
+from ..tasks.source_subtask import SourceSubtask
 from ..tasks.subtask import Subtask
 from ..tasks.subtask_environment import Environment
 from .build import JobBuilder, Site
@@ -103,6 +104,11 @@ class Attempt:
     def present(self) -> Iterator[Subtask]:
         """The subtasks that are not cancelled."""
         return (each for each in self.subtasks if not self.is_down(self._numbers[each.vertex, each.index]))
+
+    @property
+    def sources(self) -> Iterator[SourceSubtask]:
+        """The subtasks of sources that are not cancelled."""
+        return (each for each in self.present if isinstance(each, SourceSubtask))
 
     def samples(self) -> list[SubtaskSample]:
         """Return the current figures of each subtask; zeros for cancelled subtasks."""

@@ -455,6 +455,33 @@ class Job:
             self._stop()
 
     @property
+    def down_until(self) -> float | None:
+        """Time at which the current outage ends, in seconds of the run; None: there is no outage."""
+        return self._down_until if self.attempt is None and self.agenda.now < self._down_until else None
+
+    @property
+    def backlogs(self) -> dict[int, int | None]:
+        """Records that have arrived and that a source has not read, by the number of its vertex.
+
+        Contains the sources with a rate. None: not all their subtasks run.
+        """
+        sources = () if self.attempt is None else self.attempt.sources
+        pending = {(source.vertex, source.index): source.pending_records for source in sources}
+        found: dict[int, int | None] = {}
+        for number, vertex in enumerate(self._in_force.vertices):
+            rates = [] if vertex.source is None else map(vertex.rate, range(vertex.parallelism))
+            waiting = [pending.get((number, index)) for index, rate in enumerate(rates) if rate]
+            known = [each for each in waiting if each is not None]
+            if waiting:
+                found[number] = sum(known) if len(known) == len(waiting) else None
+        return found
+
+    @property
+    def catches_up(self) -> bool:
+        """Whether a source reads records that arrived while it was down."""
+        return self.attempt is not None and any(source.catches_up for source in self.attempt.sources)
+
+    @property
     def work(self) -> Work:
         """Totals of all links and all attempts so far."""
         return self._totals.work if self.attempt is None else self._totals.work + self.attempt.work

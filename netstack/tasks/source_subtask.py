@@ -435,12 +435,24 @@ class SourceSubtask(Subtask):
     def sample(self) -> SubtaskSample:
         """Return the current counters and gauges."""
         sample, watermarks = super().sample(), self._watermarks
-        if self._period and self._began:
-            sample = sample._replace(pending_records=self._pending_records())
+        pending = self.pending_records
+        if pending is not None:
+            sample = sample._replace(pending_records=pending)
         return sample if watermarks is None else sample._replace(watermark_lag_ms=watermarks.lag_ms)
 
-    def _pending_records(self) -> int:
-        """Return the number of records that have arrived and were not read, as Flink's pendingRecords."""
+    @property
+    def catches_up(self) -> bool:
+        """Whether records are left that arrived while the subtask was down or read older ones."""
+        return self._began and self._behind and self._period > 0 and not self.data_ended
+
+    @property
+    def pending_records(self) -> int | None:
+        """Number of records that have arrived and were not read, as Flink's pendingRecords.
+
+        None: the subtask has no rate, or does not read yet.
+        """
+        if not (self._period and self._began):
+            return None
         if self.data_ended:
             return 0
         if self._pace is None and not self._behind:

@@ -1,12 +1,12 @@
 // The clock of the lab: pause, pace, steps, and the way back.
 
 import { byId, setText, throttled } from "./dom.js";
-import { moment, speed } from "./format.js";
+import { backlog, moment, speed } from "./format.js";
 
 const PACES = [["0.02", "1/50 ×"], ["0.1", "1/10 ×"], ["0.5", "1/2 ×"], ["1", "1 × (real time)"], ["2", "2 ×"], ["5", "5 ×"], ["20", "20 ×"]];
 const FASTEST = "fastest";
 const NEXT = "next";
-const SIGNS = { running: "▶", paused: "❚❚", behind: "↻", restarting: "⟳", ended: "■", failed: "✗" };
+const SIGNS = { running: "▶", paused: "❚❚", behind: "↻", restarting: "⟳", down: "⊘", ended: "■", failed: "✗" };
 
 export class Clock {
   #backTo = null; // where the user wants to go back to; null: nowhere yet
@@ -83,13 +83,16 @@ export class Clock {
     const frame = [...model.sides.values()].find((side) => side.frame !== null)?.frame;
     this.#drawSpeed(frame?.speed ?? null);
     const states = model.states.map(([, state]) => state);
-    const worst = ["failed", "restarting", "behind", "ended", "paused", "running"].find((state) => states.includes(state));
+    const worst = ["failed", "down", "restarting", "behind", "ended", "paused", "running"].find((state) => states.includes(state));
     const state = byId("state");
     if (state.dataset.state !== worst) state.dataset.state = worst ?? "";
     setText(state, `${SIGNS[worst] ?? ""} ${model.stateWords}`);
     const texts = [...model.sides.values()].filter((side) => side.frame?.text).map((side) =>
       model.forked ? `${side.side}: ${side.frame.text}` : side.frame.text);
     setText(byId("state-text"), texts.join("; "));
+    const backlogs = [...model.sides.values()].filter(({ frame: each }) => each !== null).map(({ side, frame: { backlog: records, catches_up: catchesUp } }) =>
+      `${model.forked ? `${side}: ` : ""}${backlog(records)}${catchesUp ? ", catching up" : ""}`);
+    setText(byId("backlog"), backlogs.length > 0 ? `Backlog ${backlogs.join("; ")}` : "");
     setText(byId("pause"), model.paused ? "Continue" : "Pause");
     this.drawBack();
   }

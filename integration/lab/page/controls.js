@@ -1,12 +1,13 @@
 // What can be changed while the job runs: an input for each control of the lab, by job and by vertex.
 
-import { byId, debounced, element } from "./dom.js";
+import { byId, debounced, element, setText } from "./dom.js";
 import { duration, grouped, readDuration, readNumber, threeDigits, writeDuration } from "./format.js";
 import { SLIDER_STEPS, sliderPlace, sliderValue } from "./scales.js";
 
 const SLIDER_MS = 250;
 const HINTS = {
   rate: "Records per second of each subtask. 0: as fast as possible.",
+  load: "A factor of the rates of all sources. 1: the rates of the scenario.",
   factors: "A factor of the cost for each subtask. 1:1:1:4 makes the last of four subtasks slow.",
 };
 
@@ -152,8 +153,8 @@ class Text extends Input {
     const hintId = hint === null ? null : `${this.id}-hint`;
     this.input = element("input", { ...this.hooks("text"), autocomplete: "off", spellcheck: "false", "aria-describedby": hintId });
     this.input.addEventListener("change", () => this.said(this.input.value));
-    this.element = element("div", { class: "control" }, this.label(), this.input,
-      hint === null ? null : element("small", { id: hintId, text: hint }));
+    this.hint = hint === null ? null : element("small", { id: hintId, text: hint });
+    this.element = element("div", { class: "control" }, this.label(), this.input, this.hint);
     this.value = control.value;
   }
 
@@ -214,4 +215,19 @@ class Rate extends Slider {
   words = (text) => (readNumber(text) === 0 ? "as fast as possible" : `${grouped(readNumber(text))} records per second`);
 }
 
-const INPUTS = { switch: Switch, choice: Choice, duration: Duration, rate: Rate, factors: Text };
+// Without a common factor of the rates, the field is empty. Where a source has no rate, it says why.
+class Load extends Slider {
+  read = readNumber;
+  write = threeDigits;
+  words = (text) => (readNumber(text) === null ? "no common factor" : `${readNumber(text)} times the rates of the scenario`);
+
+  show(control) {
+    super.show(control);
+    const { why_not: whyNot } = control;
+    this.input.disabled = this.slider.disabled = whyNot !== null;
+    this.input.placeholder = whyNot === null && control.value === "" ? "rates differ" : "";
+    setText(this.hint, whyNot === null ? HINTS.load : `Not possible: ${whyNot}.`);
+  }
+}
+
+const INPUTS = { switch: Switch, choice: Choice, duration: Duration, rate: Rate, factors: Text, load: Load };

@@ -1,4 +1,5 @@
-// What can be done to the job once: kill a subtask or a task manager, cut a link, take a checkpoint.
+// What can be done to the job once: kill a subtask or a task manager, cut a link, stop the job for a time, take
+// a checkpoint.
 
 import { byId, setOptions } from "./dom.js";
 import { subtaskName } from "./format.js";
@@ -17,6 +18,10 @@ export class Faults {
     byId("cut-form").addEventListener("submit", (event) => {
       event.preventDefault();
       act({ type: "cut", link: JSON.parse(byId("link").value), seconds: byId("cut-seconds").valueAsNumber });
+    });
+    byId("outage-form").addEventListener("submit", (event) => {
+      event.preventDefault();
+      act({ type: "stop_for", seconds: byId("outage-seconds").valueAsNumber });
     });
     byId("take-checkpoint").addEventListener("click", () => act({ type: "take_checkpoint" }));
   }

@@ -41,6 +41,11 @@ export function rate(number) {
   return `${number < 1000 ? threeDigits(number) : grouped(number)}/s`;
 }
 
+// Records that wait to be read; null: no source with a rate runs.
+export function backlog(records) {
+  return records === null ? NONE : counted(records, "record");
+}
+
 export function percent(share) {
   return share === null || share === undefined ? NONE : `${Math.round(share * 100)} %`;
 }

@@ -2,7 +2,8 @@
 //
 // For tests, these hooks stay as they are:
 //
-//   #name #time #speed #state (data-state: running, paused, behind, restarting, ended, failed, lost) #state-text
+//   #name #time #speed #state (data-state: running, paused, behind, restarting, down, ended, failed, lost) #state-text
+//   #backlog
 //   #pause #step #step-size (next or seconds) #pace (seconds a second, or "fastest")
 //   #back-form #back-slider #back-to #back
 //   #fork #forked #keep-a #keep-b #act-a #act-b #copy
@@ -14,6 +15,7 @@
 //   #controls [data-group] [data-control="<key>"][data-vertex="<name or empty>"] (the input itself),
 //   [data-slider="<key>"][data-vertex=...]
 //   #take-checkpoint #subtask #kill-subtask #task-manager #kill-task-manager #cut-form #link #cut-seconds #cut
+//   #outage-form #outage-seconds #outage
 //   #span (seconds or "all") #series [data-chart="<field of rows>"]
 //   #checkpoints [data-checkpoint="<id>"][data-side], .pending, .failed; #incidents li[data-side]
 //   #reading #reading-text #reading-problem #try-again, body[data-reading] is "true" while a job is read from Flink

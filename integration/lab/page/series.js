@@ -1,14 +1,16 @@
 // Charts of what each vertex does over time; both sides in one chart, side b dashed.
 
 import { element, throttled } from "./dom.js";
-import { bytes, duration, percent, rate } from "./format.js";
+import { bytes, duration, grouped, percent, rate } from "./format.js";
 import { Plot, rowNear } from "./plot.js";
 import { binaryTicks, wideShare, wideTicks } from "./scales.js";
 import { whenThemeChanges } from "./theme.js";
 
-// `field` of rows, for each vertex or each edge; `words` are those of a value.
+// `field` of rows, for each vertex, source or edge; `words` are those of a value.
 const CHARTS = [
   { title: "Records", unit: "per second", field: "records_per_s", of: "vertices", words: rate },
+  { title: "Backlog", unit: "records that have arrived and were not read", field: "pending_records", of: "sources", words: grouped,
+    empty: "Sources that emit as fast as possible have no backlog." },
   { title: "Busy", unit: "share of time", field: "busy", of: "vertices", words: percent, end: 1 },
   { title: "Back-pressured", unit: "share of time", field: "backpressured", of: "vertices", words: percent, end: 1 },
   { title: "Data in flight", unit: "queued at both ends of an edge", field: "in_flight_bytes", of: "edges", words: bytes, ticks: binaryTicks },
@@ -38,12 +40,14 @@ export class Series {
   build() {
     const { hello, sides } = this.model;
     if (hello === null) return;
-    const names = {
-      vertices: hello.vertices.map((each) => each.name),
-      edges: hello.edges.map((edge) => `${hello.vertices[edge.source].name} → ${hello.vertices[edge.target].name}`),
+    const vertices = hello.vertices.map(({ name }, place) => ({ name, place }));
+    const named = {
+      vertices,
+      sources: vertices.filter(({ place }) => hello.vertices[place].source),
+      edges: hello.edges.map((edge, place) => ({ name: `${hello.vertices[edge.source].name} → ${hello.vertices[edge.target].name}`, place })),
     };
     this.#charts = CHARTS.map((chart) => {
-      const lines = [...sides.keys()].flatMap((side) => names[chart.of].map((name, place) => (
+      const lines = [...sides.keys()].flatMap((side) => named[chart.of].map(({ name, place }) => (
         { side, place, label: sides.size > 1 ? `${side}: ${name}` : name })));
       const plot = new Plot(chart, lines, { pointed: (t) => { this.#pointed = t; this.point(); }, redraw: this.redraw });
       const heading = element("h3", {}, chart.title, element("small", { text: chart.unit }));

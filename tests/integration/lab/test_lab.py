@@ -4,6 +4,7 @@ import math
 import tomllib
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 from time import perf_counter
 from typing import Any
 
@@ -26,11 +27,21 @@ from integration.lab.messages import (
     Pace,
     Pause,
     Step,
+    StopFor,
     TakeCheckpoint,
     encode,
     read_request,
 )
-from netstack import OPTIONS, InputError, Scenario, ScheduledChange, emulate, read_scenario
+from netstack import (
+    OPTIONS,
+    GeneratorSpec,
+    InputError,
+    Scenario,
+    ScheduledChange,
+    emulate,
+    read_scenario,
+    scenario_toml,
+)
 
 DEBLOAT = "taskmanager.network.memory.buffer-debloat.enabled"
 DEBLOAT_TARGET = "taskmanager.network.memory.buffer-debloat.target"
@@ -89,8 +100,8 @@ def test_adaptive_partition_selection_is_offered_where_an_exchange_has_it(lab: L
     option = OPTIONS["adaptive_partitioner_enabled"].name
     scenario = lab.sides[0].scenario
     by_key = replace(scenario, edges=tuple(replace(edge, ship="hash") for edge in scenario.edges))
-    assert option in {control.key for control in controls_of(scenario, [])}
-    assert option not in {control.key for control in controls_of(by_key, [])}
+    assert option in {control.key for control in controls_of(scenario, [], scenario)}
+    assert option not in {control.key for control in controls_of(by_key, [], by_key)}
 
 
 def test_a_barrier_is_seen_on_its_way(lab: Lab) -> None:
@@ -280,7 +291,12 @@ def test_the_pace_is_that_of_the_clock(lab: Lab) -> None:
         (Kill("a", vertex="sink", subtask=9), "^Subtask: is 9; sink has the subtasks 0 to 3"),
         (Kill("a", task_manager="nobody"), "^Task manager: .*nobody"),
         (Cut("a", ("map", "moon"), 1.0), "^Link between task managers: .*moon"),
-        (Cut("a", ("map", "sink"), -1.0), "^Duration of the cut: is -1 s; it must be more than 0 s"),
+        (Change("a", "load", "much"), "^Load of the sources: 'much' is not possible; .* such as 1.5"),
+        (Change("a", "load", "0"), "^Load of the sources: '0' is not possible; it must be a number above 0"),
+        (Change("a", "load", "1e9"), "^Rate: is .*; a rate must be from 0 .* to 1e.09"),
+        (StopFor("a", 0.0), "^Duration: is 0 s; it must be more than 0 s"),
+        (StopFor("b", 1.0), "There is no side b. Start a second side first"),
+        (Cut("a", ("map", "sink"), -1.0), "^Duration: is -1 s; it must be more than 0 s"),
         (Pace(0.0), "^Pace: 0 is not possible; the pace must be from 0.001 to 1000"),
         (Step(-1.0), "must be more than 0 s"),
         (Step(math.inf), "^Length of a step: inf s is not possible"),
@@ -298,6 +314,188 @@ def test_what_cannot_be_done_is_refused_and_changes_nothing(request_: Any, probl
 
 
 OWN_POLICY = "flowcontrol:LongestWhenUnblockedPolicy"
+
+
+def load_of(lab: Lab, side: int = 0) -> str:
+    """The load that the page shows."""
+    (load,) = [each for each in lab.hello().sides[side].controls if each.key == "load"]
+    assert (load.least, load.most, load.why_not) == (0.25, 4.0, None)
+    return load.value
+
+
+def two_sources(*rates: float) -> Scenario:
+    """A job whose two sources have these rates for each of their two subtasks."""
+    vertices = [
+        {
+            "name": f"source{number}",
+            "parallelism": 2,
+            "source": {"record_bytes": 100, "rate": [rate, 2 * rate]},
+        }
+        for number, rate in enumerate(rates)
+    ]
+    edges = [{"from": each["name"], "to": "sink"} for each in vertices]
+    sink = {"name": "sink", "parallelism": 1}
+    return read_scenario(
+        {"name": "two", "duration": "1 h", "vertices": [*vertices, sink], "edges": edges}
+        | {"flink": {"execution.checkpointing.interval": "1 s"}}
+    )
+
+
+def test_the_load_multiplies_the_rates_of_all_sources_at_once() -> None:
+    lab = Lab(two_sources(100.0, 40.0))
+    lab.paused = True
+    try:
+        run(lab, 3.0)
+        assert load_of(lab) == "1"
+        lab.handle(Change("a", "load", "2.5"))
+        assert load_of(lab) == "2.5"
+        run(lab, 3.0)
+        assert lab.sides[0].rows[-1].records_per_s[:2] == pytest.approx([750, 300], rel=0.01)
+        changes = lab.sides[0].scenario.changes
+        assert [(each.at_s, each.vertex, each.rates) for each in changes] == [
+            (3.001, "source0", (250.0, 500.0)),
+            (3.001, "source1", (100.0, 200.0)),
+        ]
+        lab.handle(Change("a", "load", "0.5"))  # of the scenario's rates, not of the present ones
+        run(lab, 3.0)
+        assert lab.sides[0].rows[-1].records_per_s[:2] == pytest.approx([150, 60], rel=0.01)
+        lab.handle(Change("a", "rate", "7", "source1"))
+        assert load_of(lab) == ""
+        lab.handle(Back(7.0))
+        wait(lab)
+        assert load_of(lab) == "0.5"
+        lab.handle(Back(2.0))
+        wait(lab)
+        assert load_of(lab) == "1"
+    finally:
+        lab.close()
+
+
+def test_a_load_follows_the_changes_of_the_scenario_itself() -> None:
+    later = ScheduledChange(at_s=5.0, vertex="source0", rates=(1000.0,))
+    lab = Lab(replace(two_sources(100.0, 40.0), changes=(later,)))
+    lab.paused = True
+    try:
+        run(lab, 2.0)
+        lab.handle(Change("a", "load", "2"))
+        run(lab, 2.0)
+        assert lab.sides[0].rows[-1].records_per_s[:2] == pytest.approx([600, 240], rel=0.01)
+        run(lab, 2.0)
+        lab.handle(Change("a", "load", "2"))
+        run(lab, 2.0)
+        assert lab.sides[0].rows[-1].records_per_s[:2] == pytest.approx([4000, 240], rel=0.01)
+    finally:
+        lab.close()
+
+
+def test_a_lab_begins_at_a_load() -> None:
+    lab = Lab(two_sources(100.0, 40.0), load=1.5)
+    lab.paused = True
+    try:
+        assert load_of(lab) == "1.5"
+        run(lab, 3.0)
+        assert lab.sides[0].rows[-1].records_per_s[:2] == pytest.approx([450, 180], rel=0.01)
+        again = copied(lab)
+        assert (again.changes, again.vertices[0].source) == ((), lab.sides[0].scenario.vertices[0].source)
+        lab.handle(Change("a", "load", "1"))
+        run(lab, 2.0)
+        assert lab.sides[0].rows[-1].records_per_s[:2] == pytest.approx([300, 120], rel=0.01)
+    finally:
+        lab.close()
+
+
+def test_the_load_of_a_source_without_a_rate_cannot_change_and_the_page_says_why() -> None:
+    lab = Lab(two_sources(100.0, 0.0))
+    why_not = "source1 emits as fast as possible, so there is no rate to multiply; give it a rate first"
+    try:
+        (load,) = [each for each in lab.hello().sides[0].controls if each.key == "load"]
+        assert (load.value, load.why_not) == ("", why_not)
+        with pytest.raises(InputError, match=f"^Load of the sources: {why_not}$"):
+            lab.handle(Change("a", "load", "2"))
+        assert lab.sides[0].scenario.changes == ()
+    finally:
+        lab.close()
+
+
+@pytest.mark.parametrize(
+    ("load", "problem"),
+    [
+        ("0", "--load: is 0; it must be a number above 0"),
+        (
+            "2",
+            "--load: source emits as fast as possible, so there is no rate to multiply; give it a rate first",
+        ),
+    ],
+)
+def test_a_load_that_is_impossible_ends_the_command(
+    load: str, problem: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "job.toml"
+    scenario = example()
+    source = replace(scenario.vertices[0], source=GeneratorSpec(record_bytes=8))
+    file.write_text(scenario_toml(replace(scenario, vertices=(source, *scenario.vertices[1:]))))
+    assert main(["lab", str(file), "--load", load, "--no-browser"]) == 2
+    assert f"netstack lab: {problem}" in " ".join(capsys.readouterr().err.split())
+
+
+def test_during_an_outage_the_job_is_down_and_afterwards_it_reads_the_backlog() -> None:
+    lab = Lab(replace(two_sources(500.0, 500.0), seed=1))
+    lab.paused = True
+    try:
+        run(lab, 5.2)
+        frame = lab.frames()[0]
+        assert (frame.state, frame.catches_up) == ("paused", False)
+        assert frame.backlog is not None
+        assert frame.backlog <= 4
+        lab.handle(StopFor("a", 20.0))
+        run(lab, 5.0)
+        frame = lab.frames()[0]
+        assert (frame.state, frame.text) == ("down", "until 25.201 s")
+        assert (frame.backlog, frame.catches_up) == (None, False)
+        assert lab.sides[0].incidents[-1].text == "the job fails: the job is down for 20 s"
+        lab.handle(StopFor("a", 30.0))
+        run(lab, 1.0)
+        assert lab.frames()[0].text == "until 40.201 s"
+        assert lab.sides[0].incidents[-1].text == "the job is down for 30 s; it was down already"
+        lab.handle(Change("a", "load", "2"))  # also the log of a job that is down fills faster
+        run(lab, 29.0)
+        while lab.frames()[0].backlog is None:
+            run(lab, 0.002)
+        frame = lab.frames()[0]
+        assert frame.catches_up
+        assert frame.backlog == pytest.approx(3000 * (11.2 - 5.0) + 6000 * 29.1, rel=0.03)
+        while lab.frames()[0].catches_up:
+            run(lab, 0.2)
+        assert (lab.frames()[0].backlog or 0) <= 100
+        run(lab, 2.0)
+        row = lab.sides[0].rows[-1]
+        assert None not in row.pending_records[:2]
+        assert row.pending_records[2] is None
+        before = figures(lab)
+        kept = lab.sides[0].scenario
+        lab.handle(Fork())
+        wait(lab)
+        assert figures(lab, 1) == before
+        assert copied(lab).faults == kept.faults
+        lab.handle(Back(5.3))
+        wait(lab)
+        assert (len(lab.sides[0].scenario.faults), lab.frames()[0].state) == (1, "down")
+        lab.handle(Back(5.2))
+        wait(lab)
+        assert (lab.sides[0].scenario.faults, lab.frames()[0].state) == ((), "paused")
+    finally:
+        lab.close()
+
+
+def test_a_backlog_is_not_known_where_no_source_has_a_rate() -> None:
+    lab = Lab(two_sources(0.0))
+    lab.paused = True
+    try:
+        run(lab, 2.0)
+        assert lab.frames()[0].backlog is None
+        assert lab.sides[0].rows[-1].pending_records == [None, None]
+    finally:
+        lab.close()
 
 
 def test_a_policy_of_a_module_is_chosen_where_it_was_offered() -> None:

@@ -95,8 +95,10 @@ def choose(browser: Any, selector: str, value: str) -> None:
 
 
 def enter(browser: Any, key: str, vertex: str, value: str) -> None:
+    from selenium.webdriver.common.keys import Keys
+
     control = find(browser, f'[data-control="{key}"][data-vertex="{vertex}"]')
-    control.clear()
+    control.send_keys(Keys.CONTROL, "a")
     control.send_keys(value + "\n")
 
 
@@ -311,6 +313,37 @@ def test_an_experiment_changes_the_job_says_what_to_watch_and_is_taken_back(brow
     assert cost.get_property("value") != before
     slow.click()
     wait(browser, lambda page: cost.get_property("value") == before)
+
+
+def test_a_load_and_an_outage_are_seen_as_a_backlog(browser: Any) -> None:
+    choose(browser, "#pace", "5")
+    enter(browser, "load", "", "0.5")
+    wait(browser, lambda page: "Set Rate of source to 1500 records/s" in incidents(page))
+    load = find(browser, '[data-control="load"]')
+    wait(browser, lambda page: load.get_property("value") == "0.5")
+    seconds_down = find(browser, "#outage-seconds")
+    seconds_down.clear()
+    seconds_down.send_keys("20")
+    find(browser, "#outage").click()
+    wait(browser, lambda page: find(page, "#state").get_attribute("data-state") == "down")
+    assert re.fullmatch(r"until [\d.]+ s", find(browser, "#state-text").text)
+    assert find(browser, "#backlog").text == "Backlog –"
+    wait(
+        browser, lambda page: re.fullmatch(r"Backlog [\d,]+ records, catching up", backlog_of(page))
+    )  # two thirds of what the sinks can read arrive meanwhile, so it takes a while
+    chart = '[data-chart="pending_records"] .values'
+    wait(browser, lambda page: re.search(r"source:?\s*\d+,\d+", find(page, chart).text))
+    assert "sink" not in find(browser, chart).text
+    wait(browser, lambda page: re.fullmatch(r"Backlog \d+ records?", backlog_of(page)))
+    enter(browser, "rate", "source", "0")
+    wait(browser, lambda page: load.get_property("value") == "")
+    assert backlog_of(browser) == "Backlog –"
+    enter(browser, "load", "", "1")
+    wait(browser, lambda page: find(page, '[data-control="rate"]').get_property("value") == "3000")
+
+
+def backlog_of(browser: Any) -> str:
+    return str(find(browser, "#backlog").text)
 
 
 def figures(browser: Any, vertex: str, of: str) -> dict[str, str]:
