@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from flowcontrol import readable
 from netstack import Scenario, Viewed, from_json
 
 from ..errors import UsageError
@@ -24,6 +25,7 @@ from ..tuning.headroom import (
     brief_point,
     capacity_of,
     emitted_rates,
+    headroom_text,
     load_point,
     load_run,
     varies,
@@ -54,7 +56,8 @@ ONE_MORE = "one more subtask"
 class Forecast(msgspec.Struct, Viewed, frozen=True, kw_only=True):
     """How much load a job can take, and what happens at its limit and after an outage.
 
-    `to_pandas` and `to_arrow` return the tables "loads" and "restarts".
+    `to_pandas` and `to_arrow` return the tables "loads" and "restarts". `plot` draws "load-checkpoints",
+    "load-throughput" and "load-delay".
     """
 
     schema: str = SCHEMA
@@ -70,6 +73,10 @@ class Forecast(msgspec.Struct, Viewed, frozen=True, kw_only=True):
     """What one more subtask of the limiting vertex would bring; None: the job has no limit."""
     failures: list[str] = []
     """A line for each run that failed."""
+
+    def __repr__(self) -> str:
+        """Return the headroom in one line."""
+        return f"<Forecast of {readable(self.scenario)}: {headroom_text(self.now.headroom)}>"
 
     @property
     def now(self) -> Curve:

@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
+from math import ceil, floor, log10
 from textwrap import wrap
 from typing import Any
 
@@ -188,6 +189,19 @@ def ruler_note(results: Results) -> str:
 def seconds(title: str = TIME) -> alt.X:
     """Return the time axis, for the field `t`."""
     return alt.X("t:Q", title=title, axis=alt.Axis(grid=False, tickCount=6))
+
+
+LOG_TIME = "datum.value < 1000 ? datum.value + ' ms' : datum.value / 1000 + ' s'"
+"""Expression for the labels of a logarithmic axis of milliseconds."""
+
+_ROUND = (1.0, 1.5, 2.0, 3.0, 5.0, 7.0)
+
+
+def round_numbers(values: Sequence[float]) -> list[float]:
+    """Return round numbers for the ticks of a log axis, from near the least to near the greatest value."""
+    low, high = min(values) / 1.5, max(values) * 1.5
+    powers = range(floor(log10(low)), ceil(log10(high)) + 1)
+    return [number for power in powers for part in _ROUND if low <= (number := part * 10.0**power) <= high]
 
 
 def tip(field: str, title: str) -> alt.Tooltip:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from rich.console import Console
 from rich.table import Column
@@ -11,7 +11,8 @@ from rich.text import Text
 
 from netstack import format_duration
 
-from ..number_text import counted, milliseconds, per_second, percent, size
+from ..forecast.scaling import TARGET_UTILISATION
+from ..number_text import NOTHING, counted, milliseconds, per_second, percent, size
 from ..tuning.headroom import headroom_text
 from ..tuning.settings import NOW
 from .table_style import figures, number
@@ -23,6 +24,10 @@ if TYPE_CHECKING:
     from ..tuning.restart_drill import RestartDrill
 
 _HEADS = ("records", "check-\npoint", "95 %", "worst", "record", "in flight", "busiest")
+
+
+KEYS = "The keys of each present subtask count as evenly spread; a single hot key cannot be divided."
+"""What one more subtask assumes of a job whose records are distributed by keys."""
 
 
 def forecast_words(forecast: Forecast) -> list[str]:
@@ -84,30 +89,26 @@ def duration_text(seconds: float) -> str:
     """Return a duration as a person would say it, such as "19 min" or "45 s"."""
     if seconds < 120:
         return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds >= 600 else f"{seconds / 60:.1f} min"
+    minutes = f"{seconds / 60:.0f}" if seconds >= 600 else f"{seconds / 60:.1f}".removesuffix(".0")
+    return f"{minutes} min"
 
 
 def scaling_words(scaling: Scaling) -> list[str]:
     """Return what one more subtask brings, and what it needs."""
     more = scaling.parallelism + 1
-    slots = ""
+    memory = size(max(0, scaling.memory_bytes_after - scaling.memory_bytes))
+    needs = f"{memory} more network memory to start"
     if scaling.slots_after > scaling.slots:
-        slots = f", needs {counted(scaling.slots_after, 'slot')} instead of {scaling.slots}"
-    memory = scaling.memory_bytes_after - scaling.memory_bytes
-    needs = f"{slots} and {size(max(0, memory))} more network memory to start"
+        needs = f"{counted(scaling.slots_after, 'slot')} instead of {scaling.slots}, and {needs}"
     words = [
         f"With {more} instead of {scaling.parallelism} subtasks of {scaling.vertex}, the limit is "
-        f"{scaling.limit:.3g} instead of {scaling.before:.3g} (then {scaling.limiting} is first){needs}."
+        f"{scaling.limit:.3g} instead of {scaling.before:.3g} (then {scaling.limiting} is first). This needs "
+        f"{needs}."
     ]
     if scaling.has_shares:
-        words.append(
-            "The keys of each present subtask count as evenly spread; a single hot key cannot be divided."
-        )
+        words.append(KEYS)
     if scaling.autoscaler != scaling.parallelism:
-        words.append(
-            f"Flink's autoscaler, which wants vertices busy for 70 % of the time, would choose "
-            f"{counted(scaling.autoscaler, 'subtask')} for today's load."
-        )
+        words.append(autoscaler_text(scaling))
     return words
 
 
@@ -132,14 +133,41 @@ def print_forecast(forecast: Forecast, console: Console, *, verbose: bool = Fals
 
 
 def _print_curve(curve: Curve, forecast: Forecast, console: Console) -> None:
-    name = f"now: {forecast.recommendation.present}" if curve.setting == NOW else curve.setting
     table = figures([Column("load", justify="right"), *map(number, _HEADS)], padding=(0, 1, 0, 0), edge=False)
-    table.title, table.title_justify, table.title_style = name, "left", "bold"
+    table.title, table.title_justify, table.title_style = curve_name(curve, forecast), "left", "bold"
+    for row in load_rows(curve):
+        style = "dim" if row.is_beyond else "bold" if row.is_limit else ""
+        table.add_row(*row.texts, style=style)
+    console.print(table)
+    console.print()
+
+
+def curve_name(curve: Curve, forecast: Forecast) -> str:
+    """Return the name of a setting, with the meaning of the present one."""
+    return f"now: {forecast.recommendation.present}" if curve.setting == NOW else curve.setting
+
+
+class LoadRow(NamedTuple):
+    """A row of the table over the load."""
+
+    texts: list[str]
+    """The load, then the figures of `LOAD_COLUMNS`."""
+    is_limit: bool
+    """Whether the load is the limit of the job."""
+    is_beyond: bool
+    """Whether the load is more than the job can take."""
+
+
+LOAD_COLUMNS = ("records/s", "checkpoint", "95 %", "worst", "record delay", "in flight", "busiest subtask")
+"""Names of the figures over the load."""
+
+
+def load_rows(curve: Curve) -> list[LoadRow]:
+    """Return the table of a job over the load, with one setting."""
+    rows = []
     for point in curve.points:
         is_limit = curve.headroom.is_bounded and abs(point.load - curve.headroom.limit) < 1e-3
-        busiest = f"{point.busiest} {percent(point.busiest.busy_share)}"
-        style = "dim" if point.load > curve.headroom.limit * 1.001 else "bold" if is_limit else ""
-        table.add_row(
+        texts = [
             f"{point.load:.3g}" + (" limit" if is_limit else ""),
             per_second(point.throughput_per_s),
             milliseconds(point.checkpoint_ms),
@@ -147,8 +175,56 @@ def _print_curve(curve: Curve, forecast: Forecast, console: Console) -> None:
             milliseconds(point.checkpoint_max_ms),
             milliseconds(point.record_delay_ms) if point.keeps_up else "grows",
             size(point.in_flight_bytes),
-            busiest,
-            style=style,
-        )
-    console.print(table)
-    console.print()
+            f"{point.busiest} {percent(point.busiest.busy_share)}",
+        ]
+        rows.append(LoadRow(texts, is_limit, point.load > curve.headroom.limit * 1.001))
+    return rows
+
+
+DRILL_COLUMNS = ("caught up after", "completed", "expired", "failed", "checkpoint", "worst", "before")
+"""Names of the figures of a restart drill."""
+
+
+def drill_cells(drill: RestartDrill) -> list[str]:
+    """Return the figures of a restart drill: when it has caught up, and its checkpoints meanwhile."""
+    caught_up = NOTHING
+    if drill.caught_up_s is not None:
+        about = "about " if drill.emulated_s < drill.caught_up_s else ""
+        caught_up = f"{about}{duration_text(drill.caught_up_s)}"
+    return [
+        caught_up,
+        str(drill.checkpoints_completed),
+        str(drill.checkpoints_expired),
+        str(drill.checkpoints_failed - drill.checkpoints_expired),
+        milliseconds(drill.checkpoint_ms),
+        milliseconds(drill.checkpoint_max_ms),
+        milliseconds(drill.before_ms),
+    ]
+
+
+def scaling_table(forecast: Forecast) -> tuple[list[str], list[tuple[str, str, str]]]:
+    """Return the heads and the rows that compare the job without and with one more subtask.
+
+    Each row has the name of a figure and its two values. Both lists are empty for a job without a limit.
+    """
+    scaling = forecast.scaling
+    if scaling is None:
+        return [], []
+    today = next((point for point in forecast.advised.points if point.load == 1.0), None)
+    before_ms = None if today is None else today.checkpoint_ms
+    rows = [
+        ("limit, as a multiple of today's load", f"{scaling.before:.3g}", f"{scaling.limit:.3g}"),
+        ("first at its limit", scaling.vertex, scaling.limiting),
+        ("checkpoint at today's load", milliseconds(before_ms), milliseconds(scaling.checkpoint_ms)),
+        ("slots", str(scaling.slots), str(scaling.slots_after)),
+        ("network memory to start", size(scaling.memory_bytes), size(scaling.memory_bytes_after)),
+    ]
+    return [counted(scaling.parallelism + more, "subtask") for more in (0, 1)], rows
+
+
+def autoscaler_text(scaling: Scaling) -> str:
+    """Return the number of subtasks that Flink's autoscaler would choose, in one sentence."""
+    return (
+        f"Flink's autoscaler, which wants vertices busy for {percent(TARGET_UTILISATION)} of the time, would "
+        f"choose {counted(scaling.autoscaler, 'subtask')} of {scaling.vertex} for today's load."
+    )

@@ -1,4 +1,4 @@
-"""Views of results, comparisons, imported jobs and recommendations for notebooks.
+"""Views of results, comparisons, imported jobs, recommendations and forecasts for notebooks.
 
 netstack finds them by the entry points ``netstack.views``.
 
@@ -23,17 +23,21 @@ from ..comparison.with_flink import Comparison, Row
 from ..extras import is_installed, missing_line, require
 from ..figures.optional_figures import highest
 from ..figures.window_figures import figures_of_runs
+from ..forecast.figures import LoadFigures
 from ..number_text import NOTHING, milliseconds, per_second, percent, size
 from ..tuning.recommend import COUNTS, FIGURES, Recommendation
+from ..tuning.restart_drill import RestartDrill
 from ..tuning.settings import NOW
 from . import arrow_tables
-from .arrow_tables import struct_table, sum_of_all, table_of
+from .arrow_tables import struct_table, sum_of_all, table_of, value_fields, values_of
 from .comparison import cells_of, verdict
+from .forecast import LOAD_COLUMNS, forecast_words, load_rows
 from .run import summary_table
 from .sentences import describe, fell_behind, what_went_wrong
 
 if TYPE_CHECKING:
     from ..flink.importing import Imported
+    from ..forecast.forecast import Forecast
     from .chart_style import Chart
 
 T = TypeVar("T")
@@ -316,3 +320,38 @@ class _RecommendationView(View[Recommendation]):
 
 
 RECOMMENDATION = _RecommendationView("Recommendation", {"settings": _settings})
+
+
+_LOAD = value_fields(LoadFigures)
+
+
+def _loads(forecast: Forecast) -> pa.Table:
+    """Return a row for each setting and load."""
+    busiest = {"busiest_vertex": pa.string(), "busiest_subtask": pa.int64(), "busy_share": pa.float64()}
+    rows = []
+    for curve in forecast.curves:
+        for point in curve.points:
+            row = {"setting": curve.setting, "limit": curve.headroom.limit} | values_of(point, _LOAD)
+            busy = (point.busiest.vertex, point.busiest.subtask, point.busiest.busy_share)
+            rows.append(row | dict(zip(busiest, busy, strict=True)))
+    return table_of(rows, {"setting": pa.string(), "limit": pa.float64(), **_LOAD, **busiest})
+
+
+class _ForecastView(View["Forecast"]):
+    def pictures(self, shown: Forecast) -> Sequence[Chart]:
+        from .forecast_charts import forecast_charts
+
+        return forecast_charts(shown)
+
+    def sentences(self, shown: Forecast) -> Sequence[str]:
+        return [*forecast_words(shown), *shown.recommendation.configuration]
+
+    def grid(self, shown: Forecast) -> Grid:
+        rows = [(curve.setting, *row.texts) for curve in shown.curves for row in load_rows(curve)]
+        return Grid(("setting", "load", *LOAD_COLUMNS), rows)
+
+
+FORECAST = _ForecastView(
+    "Forecast",
+    {"loads": _loads, "restarts": lambda forecast: struct_table(forecast.restarts, RestartDrill)},
+)

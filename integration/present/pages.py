@@ -1,4 +1,4 @@
-"""HTML pages for runs, two results, a validation and a sweep, with their charts as PNG files.
+"""HTML pages for runs, two results, a validation, a sweep and a forecast, with their charts as PNG files.
 
 Templates, style and script are in ``page``. A page contains everything that it needs, Vega included, and
 opens without a network. Its content security policy allows only its own scripts.
@@ -30,6 +30,7 @@ from ..figures.window_figures import figures_of_runs
 from ..files.caches import cached_text
 from ..files.writing import prepare_folder, write_outputs
 from ..number_text import NOTHING, milliseconds, per_second
+from ..tuning.load import rates_of
 from ..tuning.option_changes import restart_sentences
 from ..tuning.recommend import Recommendation
 from ..tuning.settings import NOW
@@ -37,6 +38,18 @@ from ..tuning.shown_runs import settings_to_show
 from .chart_style import VEGA_LITE, Chart, to_png
 from .comparison import DIFFERENCES_LEGEND, UNITS, cells_of, figure_cells, legend, verdict
 from .console import PAGE
+from .forecast import (
+    DRILL_COLUMNS,
+    KEYS,
+    LOAD_COLUMNS,
+    autoscaler_text,
+    curve_name,
+    drill_cells,
+    forecast_words,
+    load_rows,
+    scaling_table,
+)
+from .forecast_charts import drill_charts, forecast_charts
 from .graph import NOTE, JobGraph, job_graph
 from .run import (
     SUBTASK_COLUMNS,
@@ -65,6 +78,7 @@ from .tuning_charts import tuning_charts
 if TYPE_CHECKING:
     from ..flink.importing import Imported
     from ..flink.job_watch import Validation
+    from ..forecast.forecast import Forecast
     from ..tuning.pitfalls import Pitfall
     from .documents import Tuning
 
@@ -255,6 +269,70 @@ def write_tuning(
         specs=_drawings([*of_sweep, *over_time]),
     )
     return _write(directory, page, [*of_sweep, *over_time])
+
+
+def write_forecast(
+    directory: Path, forecast: Forecast, scenario: Scenario, drills: Mapping[str, Result], *, command: str
+) -> list[Path]:
+    """Write the page of a forecast and its charts, and return all files, the page first.
+
+    Args:
+        directory: Folder for the files; made if it does not exist.
+        forecast: The forecast.
+        scenario: The job at today's load.
+        drills: Results of the restart drills with their series, by the name of the setting.
+        command: Command that made the forecast.
+
+    Raises:
+        OutputError: A file cannot be written.
+    """
+    over_load = forecast_charts(forecast)
+    over_time = drill_charts(forecast, drills)
+    recommendation, scaling = forecast.recommendation, forecast.scaling
+    heads, scaling_figures = scaling_table(forecast)
+    scaling_notes = [] if scaling is None else [autoscaler_text(scaling), *([KEYS] * scaling.has_shares)]
+    obtained = [
+        ("Scenario", f"{forecast.scenario}, preset {scenario.preset}"),
+        ("Today's load", _rates_text(scenario)),
+        ("Seeds", ", ".join(map(str, recommendation.seeds))),
+        ("Clock", f"{recommendation.clock} time"),
+        ("Restart drill", "The input of the sources arrives at today's rate." if drills else ""),
+        ("Versions", versions_text(recommendation.versions)),
+        ("Command", command),
+    ]
+    page = render_page(
+        "forecast.html.jinja",
+        title=f"How much more can {forecast.scenario} take?",
+        findings=forecast_words(forecast),
+        configuration=recommendation.configuration,
+        recommended=recommendation.words,
+        charts=over_load,
+        load_columns=LOAD_COLUMNS,
+        curves=[(curve_name(curve, forecast), load_rows(curve)) for curve in forecast.curves],
+        run_charts=over_time,
+        drill_columns=DRILL_COLUMNS,
+        drills=[(drill.setting, drill_cells(drill), drill.failure) for drill in forecast.restarts],
+        scaled="" if scaling is None else f"One more subtask of {scaling.vertex}",
+        scaling_heads=heads,
+        scaling=scaling_figures,
+        scaling_notes=scaling_notes,
+        failures=forecast.failures,
+        obtained=[(name, text) for name, text in obtained if text],
+        scenario=_pretty(scenario_document(scenario)),
+        specs=_drawings([*over_load, *over_time]),
+    )
+    return _write(directory, page, [*over_load, *over_time])
+
+
+def _rates_text(scenario: Scenario) -> str:
+    """Return the records per second that the sources emit, by source."""
+    texts = []
+    for vertex in scenario.vertices:
+        if vertex.source is not None:
+            rates = rates_of(vertex)
+            rate = per_second(sum(rates)) if all(rates) else "as fast as possible"
+            texts.append(f"{vertex.name}: {rate}")
+    return ", ".join(texts)
 
 
 def _of_all_seeds(chart: Chart, recommendation: Recommendation) -> Chart:

@@ -237,7 +237,7 @@ def buffer_size_rows(results: Results) -> list[Row]:
                     "kib": round(size / _KIB, 2),
                 }
                 for subtask, values in reversed(sizes.items())
-                for t, size in _thinned(series.t, values)
+                for t, size in thinned(series.t, values)
                 if size is not None
             ]
     return rows
@@ -282,7 +282,7 @@ def in_flight_rows(results: Results) -> list[Row]:
         times, rates = result.series[0].t, bytes_per_s(result)
         for place, field in ((SENDERS, "outputQueueSize"), (RECEIVERS, "inputQueueSize")):
             sizes = queued(result, field)
-            for t, (waiting, rate) in _thinned(times, list(zip(sizes, rates, strict=False))):
+            for t, (waiting, rate) in thinned(times, list(zip(sizes, rates, strict=False))):
                 if rate is not None:
                     takes_s = waiting / rate
                     values = {
@@ -333,7 +333,7 @@ def queue_length_rows(results: Results) -> list[Row]:
                     {"run": run, "place": f"{series.vertex}, {place}", "t": t}
                     | {"subtask": subtask, "buffers": length}
                     for subtask, queue in reversed(list(zip(SUBTASKS, lengths, strict=False)))
-                    for t, length in _thinned(series.t, queue)
+                    for t, length in thinned(series.t, queue)
                 ]
     return rows
 
@@ -363,7 +363,8 @@ def _lines_note(subtasks: Sequence[str], results: Results) -> str:
     return coinciding + ruler_note(results)
 
 
-def _thinned(times: Sequence[float], values: Sequence[Any]) -> Iterator[tuple[float, Any]]:
+def thinned(times: Sequence[float], values: Sequence[Any]) -> Iterator[tuple[float, Any]]:
+    """Yield times with their values, of at most `MAX_SAMPLES` samples and some more, evenly spread."""
     step = max(1, ceil(len(times) / MAX_SAMPLES))
     return zip(times[::step], values[::step], strict=False)
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import cycle
-from math import ceil, floor, log10
 from typing import Any, NamedTuple
 
 import altair as alt
@@ -17,7 +16,18 @@ from ..number_text import milliseconds
 from ..tuning.confidence import Estimate
 from ..tuning.recommend import Recommendation, SettingSummary
 from ..tuning.settings import NOW
-from .chart_style import ALARM, NEUTRAL, PALETTE, PANEL_WIDTH, Chart, Row, colours, tip
+from .chart_style import (
+    ALARM,
+    LOG_TIME,
+    NEUTRAL,
+    PALETTE,
+    PANEL_WIDTH,
+    Chart,
+    Row,
+    colours,
+    round_numbers,
+    tip,
+)
 from .tuning import conditions_of
 
 WIDTH, HEIGHT = 2 * PANEL_WIDTH, 300
@@ -77,11 +87,6 @@ OUTLINES = {
 MOST_CURVES = 8
 """Maximum number of conditions with a curve. The first ones are drawn."""
 
-_WITH_UNIT = "datum.value < 1000 ? datum.value + ' ms' : datum.value / 1000 + ' s'"
-"""Expression for the labels of an axis of milliseconds."""
-
-_ROUND = (1.0, 1.5, 2.0, 3.0, 5.0, 7.0)
-
 
 def tuning_charts(recommendations: Sequence[Recommendation]) -> list[Chart]:
     """Return the charts of a sweep, without empty ones."""
@@ -98,7 +103,7 @@ def trade_off(recommendations: Sequence[Recommendation]) -> Chart | None:
     if not rows:
         return None
     curves = list(dict.fromkeys(row["curve"] for row in rows))
-    times = _round([row["ms"] for row in rows])
+    times = round_numbers([row["ms"] for row in rows])
     share_scale = alt.Scale(domain=list(share_domain(rows)), nice=False, zero=False)
     share_axis = alt.Axis(tickMinStep=1, format="d", minExtent=42, maxExtent=42)
     base = alt.Chart().encode(
@@ -161,7 +166,7 @@ def times_by_target(recommendation: Recommendation) -> Chart | None:
         return None
     names = [name for name in TIMES if any(row["time"] == name for row in rows)]
     targets = sorted({row["target_ms"] for row in rows})
-    ticks = _round([row["ms"] for row in rows] + targets)
+    ticks = round_numbers([row["ms"] for row in rows] + targets)
     x, y = _time_axis("target_ms", "target", targets), _value_axis("ms", ticks)
     base = alt.Chart().encode(x=x, y=y, color=colours("time", names, PALETTE, "stroke"))
     ends = alt.InlineData(values=[{"target_ms": end, "ms": end} for end in (targets[0], targets[-1])])
@@ -270,7 +275,7 @@ def _outlines(rows: Sequence[Row]) -> list[Any]:
 
 
 def _time_axis(field: str, title: str, values: Sequence[float]) -> alt.X:
-    axis = alt.Axis(grid=False, labelExpr=_WITH_UNIT, labelOverlap=True, values=list(values))
+    axis = alt.Axis(grid=False, labelExpr=LOG_TIME, labelOverlap=True, values=list(values))
     scale = alt.Scale(type="log", nice=False, padding=PADDING)
     return alt.X(f"{field}:Q", title=f"{title} (logarithmic)", scale=scale, axis=axis)
 
@@ -278,20 +283,13 @@ def _time_axis(field: str, title: str, values: Sequence[float]) -> alt.X:
 def _value_axis(field: str, values: Sequence[float]) -> alt.Y:
     scale = alt.Scale(type="log", nice=False, padding=12)
     axis = alt.Axis(
-        labelExpr=_WITH_UNIT,
+        labelExpr=LOG_TIME,
         labelOverlap=True,
         values=list(values),
         minExtent=56,  # as wide as "700 ms", so that the title stands beside it
         maxExtent=56,
     )
     return alt.Y(f"{field}:Q", title="time (logarithmic)", scale=scale, axis=axis)
-
-
-def _round(values: Sequence[float]) -> list[float]:
-    """Return round numbers for the ticks of a log axis, from near the least to near the greatest value."""
-    low, high = min(values) / 1.5, max(values) * 1.5
-    powers = range(floor(log10(low)), ceil(log10(high)) + 1)
-    return [number for power in powers for part in _ROUND if low <= (number := part * 10.0**power) <= high]
 
 
 def _meanings(recommendation: Recommendation, name: str) -> list[str]:

@@ -106,9 +106,7 @@ class EndOnceCaughtUp:
     """Ends a run some time after the backlog of its outage is read; passed to `emulate` as `end_of_run`."""
 
     def __init__(self, scenario: Scenario) -> None:
-        (outage,) = (fault for fault in scenario.faults if isinstance(fault, Outage))
-        assert isinstance(outage.when, AtTime)
-        self._over_s = outage.when.time_s + outage.for_s
+        self._over_s = outage_times(scenario)[1]
         self._asked = scenario.duration_s
         self._sources = [number for number, vertex in enumerate(scenario.vertices) if vertex.source]
         self._allowed = _PENDING_S * _arriving(scenario)
@@ -133,9 +131,7 @@ def _arriving(scenario: Scenario) -> float:
 def drill_of(setting: str, result: Result) -> RestartDrill:
     """Return what happened in a run of `drill_scenario`, given its result with its series."""
     scenario = result.scenario
-    (outage,) = (fault for fault in scenario.faults if isinstance(fault, Outage))
-    assert isinstance(outage.when, AtTime)
-    stopped, over = outage.when.time_s, outage.when.time_s + outage.for_s
+    stopped, over = outage_times(scenario)
     times, pending = backlog(result)
     after = times > over
     caught_up_at, emulated_until = _caught_up(times[after], pending[after], _PENDING_S * _arriving(scenario))
@@ -147,7 +143,7 @@ def drill_of(setting: str, result: Result) -> RestartDrill:
     known_pending = pending[~np.isnan(pending)]
     return RestartDrill(
         setting=setting,
-        down_s=outage.for_s,
+        down_s=round(over - stopped, 6),
         caught_up_s=None if caught_up_at is None else round(caught_up_at - over, 1),
         emulated_s=round(emulated_until - over, 1),
         most_pending=float(known_pending.max()) if known_pending.size else None,
@@ -160,6 +156,13 @@ def drill_of(setting: str, result: Result) -> RestartDrill:
         restarts=sum(each.failed_at > over for each in result.restarts),
         failure=result.failure,
     )
+
+
+def outage_times(scenario: Scenario) -> tuple[float, float]:
+    """Return when the outage of a `drill_scenario` begins and ends, in emulated seconds."""
+    (outage,) = (fault for fault in scenario.faults if isinstance(fault, Outage))
+    assert isinstance(outage.when, AtTime)
+    return outage.when.time_s, outage.when.time_s + outage.for_s
 
 
 def backlog(result: Result) -> tuple[np.ndarray, np.ndarray]:

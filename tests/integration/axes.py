@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-UNITS = ("(s)", "(ms)", "(KiB)", "(MiB)", "(records/s)", "(% of now)")
-COUNTS = ("buffers", "buffers that wait")
+UNITS = ("(s)", "(ms)", "(KiB)", "(MiB)", "(records/s)", "(% of now)", "(records)")
+COUNTS = ("buffers", "buffers that wait", "load, as a multiple of today's")
 
 
 def axes_of(spec: Any) -> Iterator[str | None]:

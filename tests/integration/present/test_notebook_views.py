@@ -17,13 +17,15 @@ from msgspec.structs import replace
 from integration.comparison.with_flink import Comparison, Row, Spread
 from integration.errors import MissingExtraError
 from integration.flink import Imported, Recording, import_scenario
+from integration.forecast.forecast import Forecast
 from integration.present.chart_style import Chart, to_png, to_svg
-from integration.present.notebook import COMPARISON, IMPORTED, RECOMMENDATION, RESULT
+from integration.present.notebook import COMPARISON, FORECAST, IMPORTED, RECOMMENDATION, RESULT
 from integration.present.run_charts import charts
 from integration.tuning.recommend import Recommendation
 from netstack import Result, Viewed
 from tests.integration.clusters import ROOT
 from tests.integration.missing_extras import take_away
+from tests.integration.present import made_up_forecast
 from tests.integration.sample_results import CONSUMER, SECONDS, SUBTASKS, sample_result
 from tests.integration.tuning import made_up
 
@@ -31,6 +33,7 @@ NASTY = '</table><script>alert(1)</script> & "quotes" \x1b[31m'
 
 CLASSES: list[tuple[type[Viewed], Any]] = [
     (Comparison, COMPARISON),
+    (Forecast, FORECAST),
     (Imported, IMPORTED),
     (Recommendation, RECOMMENDATION),
     (Result, RESULT),
@@ -65,12 +68,13 @@ def imported() -> Imported:
 
 
 def each() -> list[Viewed]:
-    return [comparison(), imported(), recommendation(), result()]
+    return [comparison(), made_up_forecast.forecast(), imported(), recommendation(), result()]
 
 
 def test_a_repr_is_one_short_line() -> None:
     assert [repr(shown) for shown in each()] == [
         "<Comparison of 2x2 with Flink, 2 seeds: 1 of 3 numbers is inside the tolerance>",
+        "<Forecast of paced: sink is the first to reach its limit, at 2 times today's load.>",
         f"<Imported {imported().scenario.name} from Flink {imported().measured.flink}: "
         f"{len(imported().scenario.vertices)} vertices, {len(imported().notes)} notes>",
         f"<Recommendation for made-up, now debloating off, 11 settings tried: {recommendation().words[0]}>",
@@ -149,6 +153,19 @@ def test_settings_of_a_recommendation_say_which_one_is_advised() -> None:
     assert settings.end_to_end_ms.tolist()[:2] == [6001.5, 81.0]
     several = settings[settings.seeds > 1]
     assert (several.end_to_end_ms_low <= several.end_to_end_ms).all()
+
+
+def test_loads_of_a_forecast_have_a_row_for_each_setting_and_load() -> None:
+    loads = made_up_forecast.forecast().to_arrow()
+    assert loads.num_rows == 10
+    assert loads.to_pylist()[0] == {
+        "setting": "now", "limit": 2.0, "load": 0.5, "keeps_up": True, "throughput_per_s": 20.0,
+        "checkpoint_ms": 50.0, "checkpoint_p95_ms": pytest.approx(55.0), "checkpoint_max_ms": 60.0,
+        "record_delay_ms": 25.0, "in_flight_bytes": 5000.0, "persisted_bytes": 0.0, "checkpoints_expired": 0,
+        "busiest_vertex": "sink", "busiest_subtask": 0, "busy_share": 0.25,
+    }  # fmt: skip
+    restarts = made_up_forecast.forecast().to_arrow("restarts").to_pylist()
+    assert [(row["setting"], row["down_s"]) for row in restarts] == [("now", 10.0), ("target 300 ms", 10.0)]
 
 
 def test_an_imported_job_has_what_flink_shows() -> None:

@@ -117,7 +117,9 @@ def source_of(content):
     return f"'sha256-{base64.b64encode(hashlib.sha256(content.encode()).digest()).decode()}'"
 
 
-@pytest.mark.parametrize("name", ["report.html.jinja", "tuning.html.jinja", "parts.html.jinja"])
+@pytest.mark.parametrize(
+    "name", ["report.html.jinja", "tuning.html.jinja", "forecast.html.jinja", "parts.html.jinja"]
+)
 def test_templates_have_nothing_that_the_policy_forbids(name):
     text = (resources.files("integration.present") / "page" / name).read_text("utf-8")
 
