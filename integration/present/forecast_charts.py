@@ -251,10 +251,11 @@ def _rule_layers(forecast: Forecast) -> list[Any]:
         top = _LABEL_TOP + _LABEL_ROW * row
         data = alt.Chart(alt.InlineData(values=[rule])).encode(x=_load_axis(forecast))
         line = data.mark_rule(color=rule["colour"], strokeDash=[3, 3], strokeWidth=1.5)
+        side = -1 if is_left and rule["load"] > 1 else 1  # there may be no room left of today's load
         label = data.mark_text(
             color=rule["colour"],
-            align="right" if is_left else "left",
-            dx=-5 if is_left else 5,
+            align="right" if side < 0 else "left",
+            dx=5 * side,
             baseline="top",
             fontSize=12,
         )
