@@ -40,6 +40,7 @@ from netstack import (
     NetworkConfig,
     OnAcknowledgement,
     OnChannel,
+    Outage,
     RestartStrategy,
     Scenario,
     ScheduledChange,
@@ -99,6 +100,7 @@ def draw_case(seed: int) -> StormCase:
     )
     scenario = _with_scarce_memory(chance, scenario) if chance.random() < 0.15 else scenario
     scenario = _with_gusts(chance, scenario)
+    scenario = _with_outage(random.Random(f"outage of storm {seed}"), scenario)
     check_scenario(scenario)
     return StormCase(seed, scenario, works, records, _draw_continuation(chance, scenario, works))
 
@@ -415,6 +417,15 @@ def _with_gusts(chance: random.Random, scenario: Scenario) -> Scenario:
             faults += more[0]
             changes += more[1]
     return replace(scenario, faults=tuple(faults), changes=tuple(changes))
+
+
+def _with_outage(chance: random.Random, scenario: Scenario) -> Scenario:
+    """Return the scenario, in some cases with an outage of the whole job."""
+    if chance.random() > 0.15:
+        return scenario
+    when: Moment = AtTime(1.5 * chance.random()) if chance.random() < 0.6 else _counted(chance, scenario)
+    outage = Outage(when=when, for_s=0.02 * 40 ** chance.random())
+    return replace(scenario, faults=(*scenario.faults, outage))
 
 
 def _kills(chance: random.Random, scenario: Scenario, at_s: float) -> Gust:
