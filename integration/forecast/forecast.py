@@ -40,14 +40,14 @@ from .scaling import Scaling, scaled, scaling_of
 
 SCHEMA = "netstack.forecast/1"
 
-LOADS = (0.5, 1.0, 1.25, 1.5, 2.0, 3.0)
+LOADS = (0.5, 1.0, 1.5, 2.0, 3.0)
 """Loads of the curve, as multiples of today's; two loads at the job's limit are added."""
 
-TARGETS_S = (0.1, 0.3, 1.0)
+TARGETS_S = (0.3, 1.0)
 """Debloat targets of the short tuning, in seconds."""
 
 _NEAR = 0.9
-"""Load next below the limit in the curve, relative to the limit."""
+"""Load next below the limit in the curve, relative to the limit, if no higher one has run."""
 
 ONE_MORE = "one more subtask"
 """Name of the setting with one more subtask of the limiting vertex."""
@@ -217,7 +217,7 @@ def _curve(
     labels = {SETTING: name}
     point = brief_point if headroom.is_below(1.0) else load_point
     row_today, row_beyond = yield [
-        (load_point if name == NOW else point)(scenario, 1.0, {}, labels),
+        point(scenario, 1.0, {}, labels),
         load_point(scenario, beyond, {}, labels),
     ]
     today, at_limit = load_run(row_today, 1.0), load_run(row_beyond, beyond)
@@ -225,10 +225,15 @@ def _curve(
         return None
     own = headroom if name == NOW else capacity_of(at_limit)
     emitted = emitted_rates(today.result)
-    near = float(f"{_NEAR * own.limit:.3g}")
-    wanted = sorted({load for load in loads if load < near} | ({near} if near > 1 else set()))
+    near = max(own.at_least, float(f"{_NEAR * own.limit:.3g}"))
+    wanted = sorted(
+        {load for load in loads if load < _NEAR * near} | ({near} if near > 1 and loads else set())
+    )
     wanted = [load for load in wanted if load != 1.0]
-    rows = yield [brief_point(scenario, load, emitted, labels) for load in wanted]
+    rows = yield [
+        (brief_point if own.is_below(load) else load_point)(scenario, load, emitted, labels)
+        for load in wanted
+    ]
     runs = {1.0: (today, row_today)}
     for load, row in zip(wanted, rows, strict=True):
         if (found := load_run(row, load)) is not None:

@@ -148,8 +148,8 @@ def rate_rows(results: Results) -> list[Row]:
             steps = []
         lines: dict[str, Iterable[tuple[float, float | None]]] = {
             CONFIGURED: steps,
-            EMITTED: _thinned(times, emitted_per_s(result)),
-            READ: _thinned(times, read_per_s(result)),
+            EMITTED: thinned(times, emitted_per_s(result)),
+            READ: thinned(times, read_per_s(result)),
         }
         rows += [
             {"run": run, "line": line, "t": t, "per_s": rate, "rate": per_second(rate)}
@@ -165,7 +165,7 @@ def busy_rows(results: Results) -> list[Row]:
         {"run": run, "t": t, "who": who, "share": share, "busy": percent(share)}
         for run, result in results.items()
         if result.series
-        for t, (who, share) in _thinned(result.series[0].t, busiest_subtasks(result))
+        for t, (who, share) in thinned(result.series[0].t, busiest_subtasks(result))
     ]
 
 

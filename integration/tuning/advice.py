@@ -32,7 +32,17 @@ from ..errors import UsageError
 from ..figures.optional_figures import known
 from .axes import Axis, AxisValue, problems_after
 from .choice import Outcome, broken_limits
-from .headroom import LOAD, Headroom, brief_point, emitted_rates, find_headroom, load_point, load_run, varies
+from .headroom import (
+    LOAD,
+    Headroom,
+    brief_point,
+    emitted_rates,
+    find_headroom,
+    is_clearly_below_limit,
+    load_point,
+    load_run,
+    varies,
+)
 from .load import at_load, has_unlimited_source
 from .point_rows import PointRow
 from .points import Grid, Point, point_of, with_step
@@ -154,7 +164,7 @@ def _contest(
     is_brief = is_brief or is_large(scenario)
     yield from _find_limit(race)
     table = _valid(scenario, first_settings(scenario, question))
-    first = race.add_settings(each for each in table if each.target_s >= _LONG_TARGET_S)
+    first = race.add_settings(each for each in table if is_brief or each.target_s >= _LONG_TARGET_S)
     yield from _run(race, first, scenario.seed, "trying settings")
     if has_unlimited_source(scenario):
         race.headroom = _headroom_at_limit(race)
@@ -224,8 +234,11 @@ def _find_limit(race: Race) -> Generator[_Wave, Sequence[PointRow], None]:
     scenario, labels = race.scenario, {**race.conditions, SETTING: NOW}
     if varies(scenario) or has_unlimited_source(scenario):
         return
-    (row,) = yield _Wave("today's load", [load_point(scenario, 1.0, {}, labels)])
+    (row,) = yield _Wave("today's load", [brief_point(scenario, 1.0, {}, labels)])
     today = load_run(row, 1.0)
+    if today is not None and not is_clearly_below_limit(today):
+        (row,) = yield _Wave("today's load", [load_point(scenario, 1.0, {}, labels)])
+        today = load_run(row, 1.0)
     if today is None:
         return
     search = find_headroom(scenario, today, labels)

@@ -43,6 +43,9 @@ _BRIEF_WINDOW_S = 20.0
 _BRIEF_CHECKPOINTS = 5
 """Warm-up and window, in seconds, and checkpoints of a run clearly below the limit, where nothing queues."""
 
+_CLEARLY_FREE = 0.85
+"""A job whose busiest subtask is busy for less than this share of the time is clearly below its limit."""
+
 _KEPT = 0.985
 """The sources keep up with a load if they emit at least this share of the records that arrive."""
 _PRECISION = 0.05
@@ -124,6 +127,11 @@ class LoadRun(NamedTuple):
     def bottleneck(self) -> Bottleneck:
         """The busiest subtask, among those that do not wait for others to read."""
         return bottleneck_of(self.window)
+
+
+def is_clearly_below_limit(run: LoadRun) -> bool:
+    """Return whether a brief run shows enough: the job keeps up, and its busiest subtask has time left."""
+    return run.keeps_up and run.bottleneck.busy_share < _CLEARLY_FREE
 
 
 def bottleneck_of(window: Steady) -> Bottleneck:
