@@ -106,6 +106,8 @@ def comparable(document: Any) -> Any:
             return {"numbers": numbers, **comparable(rest)}
         case {"key": str(), "probe": str(), **rest}:  # a run of tune, whose key follows from the source
             return comparable({"probe": document["probe"], **rest})
+        case {"headroom": str() | None, **rest}:  # of a diagnosis: a sentence
+            return comparable(rest)
         case dict():
             return {key: comparable(value) for key, value in document.items() if key not in NOT_COMPARED}
         case list():
