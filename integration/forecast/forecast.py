@@ -46,8 +46,10 @@ LOADS = (0.5, 1.0, 1.5, 2.0, 3.0)
 TARGETS_S = (0.3, 1.0)
 """Debloat targets of the short tuning, in seconds."""
 
-_NEAR = 0.9
-"""Load next below the limit in the curve, relative to the limit, if no higher one has run."""
+_NEAR, _NEAREST = 0.9, 0.985
+"""Load next below the limit in the curve, relative to the limit; a higher one that has run replaces it, up to
+the second share.
+"""
 
 ONE_MORE = "one more subtask"
 """Name of the setting with one more subtask of the limiting vertex."""
@@ -225,7 +227,9 @@ def _curve(
         return None
     own = headroom if name == NOW else capacity_of(at_limit)
     emitted = emitted_rates(today.result)
-    near = max(own.at_least, float(f"{_NEAR * own.limit:.3g}"))
+    near = float(f"{_NEAR * own.limit:.3g}")
+    if near < own.at_least <= _NEAREST * own.limit:
+        near = own.at_least
     wanted = sorted(
         {load for load in loads if load < _NEAR * near} | ({near} if near > 1 and loads else set())
     )
