@@ -55,6 +55,7 @@ TEXTS = {
     "compare two": ["compare", "RESULT", "RESULT"],
     "import": ["import-flink", RECORDED],
     "validate": ["validate", "--from-flink", RECORDED, "--seeds", "1"],
+    "forecast": ["forecast", "SMALL"],
     "verify": ["verify", "PACKAGE", "--from-flink", "CHANGED"],
     "lint": ["lint", "OPTIONS"],
     "checkpoints": ["checkpoints", "KEPT", "--verify"],
@@ -74,7 +75,6 @@ ON_SPARK = {
 }
 
 OF_THEIR_OWN = {
-    "savepoint": "needs a run: below",
     "package": "prints nothing: below",
     "lab": "goes on until it is stopped: below",
     "--install-completion": "writes to a home directory: test_completion",

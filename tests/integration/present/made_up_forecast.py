@@ -62,7 +62,7 @@ def curve(setting: str, at_limit_ms: float, limit: float = 2.0) -> Curve:
 @cache
 def drill(down_s: float = 10.0) -> Result:
     """The result of a short outage, with its series."""
-    scenario = drill_scenario(SCENARIO, down_s, headroom())
+    scenario = drill_scenario(SCENARIO, down_s, headroom().limit)
     return emulate(scenario, end_of_run=EndOnceCaughtUp(scenario))
 
 
