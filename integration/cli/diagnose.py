@@ -17,6 +17,7 @@ from ..diagnosis.rule_table import diagnose as diagnosed
 from ..diagnosis.trial import may_be_tried, trials
 from ..emulating import emulate
 from ..errors import UsageError
+from ..figures.optional_figures import known
 from ..files.kinds import FileKind
 from ..files.reading import load_result
 from ..flink import Overrides, import_scenario
@@ -138,13 +139,19 @@ def _of_result(result: Result, name: str) -> Diagnosis:
     )
 
 
-def _headroom(scenario: Scenario, today: Result | None = None) -> str | None:
+def _headroom(
+    scenario: Scenario, today: Result | None = None, if_cpu_bound: Scenario | None = None
+) -> str | None:
     """Return how much more load a job can take, in a sentence; None: unknown, or it is at its limit."""
-    from ..tuning.headroom import headroom_of, headroom_text  # imported here, because pyarrow takes a while
+    # Imported here, because pyarrow takes a while.
+    from ..tuning.headroom import cpu_bound_text, headroom_of, headroom_text
 
     with activity(f"{scenario.name}: looking for the limit", to_stderr()):
         found = headroom_of(scenario, today)
-    return None if found is None else headroom_text(found)
+        other = None if if_cpu_bound is None else headroom_of(if_cpu_bound)
+    if found is None:
+        return None
+    return " ".join(known([headroom_text(found), cpu_bound_text(found, other)]))
 
 
 def _of_flink(
@@ -170,6 +177,8 @@ def _of_flink(
                 return diagnosis  # an ended job, or one that shows too little to be emulated
             raise UsageError([f"netstack diagnose: --load: {line}" for line in error.problems]) from None
         if load == 1:
-            return msgspec.structs.replace(diagnosis, headroom=_headroom(imported.scenario))
+            return msgspec.structs.replace(
+                diagnosis, headroom=_headroom(imported.scenario, if_cpu_bound=imported.if_cpu_bound)
+            )
     result = _run(at_load_option("diagnose", imported.scenario, load))
     return msgspec.structs.replace(_of_result(result, diagnosis.name), notes=diagnosis.notes)

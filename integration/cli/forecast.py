@@ -66,7 +66,7 @@ def forecast(
     prepare_folder(None if out is None else out / FOLDER)
     with LocalProcesses(os.cpu_count() or 1) as processes:
         run = runner_of(job.scenario.name, out, master, processes)
-        made = forecasted(job.scenario, run, down_s=down_s)
+        made = forecasted(job.scenario, run, down_s=down_s, if_cpu_bound=job.if_cpu_bound)
     found = made.forecast
     words = [*map(with_options, found.recommendation.words), *job.unsteady]
     found = msgspec.structs.replace(

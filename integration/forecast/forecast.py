@@ -25,11 +25,13 @@ from ..tuning.headroom import (
     brief_point,
     capacity_of,
     emitted_rates,
+    find_headroom,
     headroom_text,
     load_point,
     load_run,
     varies,
 )
+from ..tuning.load import has_unlimited_source
 from ..tuning.point_rows import PointRow
 from ..tuning.points import Point, point_of
 from ..tuning.recommend import Recommendation
@@ -50,6 +52,9 @@ _NEAR, _NEAREST = 0.9, 0.985
 """Load next below the limit in the curve, relative to the limit; a higher one that has run replaces it, up to
 the second share.
 """
+
+CPU_BOUND = "if CPU-bound"
+"""Label of the runs of a job with CPU-bound work, where this is unknown."""
 
 ONE_MORE = "one more subtask"
 """Name of the setting with one more subtask of the limiting vertex."""
@@ -73,6 +78,8 @@ class Forecast(msgspec.Struct, Viewed, frozen=True, kw_only=True):
     """Restart drills with the same settings; empty if none was asked for."""
     scaling: Scaling | None = None
     """What one more subtask of the limiting vertex would bring; None: the job has no limit."""
+    if_cpu_bound: Headroom | None = None
+    """Headroom with the present setting if the work is CPU-bound; None: it is known whether it is."""
     failures: list[str] = []
     """A line for each run that failed."""
 
@@ -105,6 +112,7 @@ def forecast(
     *,
     loads: Sequence[float] = LOADS,
     down_s: float | None = None,
+    if_cpu_bound: Scenario | None = None,
 ) -> Forecasted:
     """Run a job at several loads, and return how much it can take.
 
@@ -114,6 +122,8 @@ def forecast(
         question: The settings to compare, and their limits; by default fewer targets than `advise` tries.
         loads: Loads of the curve, as multiples of today's.
         down_s: Length of an outage, in seconds, after which the job catches up; None: no restart drill.
+        if_cpu_bound: The job if its work is CPU-bound, where this is unknown. The forecast then has its limit
+            too.
 
     Raises:
         UsageError: the load of the job changes with time, the job did not run at today's load, or a restart
@@ -144,6 +154,8 @@ def forecast(
     if grown is not None:
         growth = grown.vertex(vertex).parallelism / scenario.vertex(vertex).parallelism
         steps.append(_curve(grown, ONE_MORE, (), headroom, growth * beyond))
+    if if_cpu_bound is not None and not has_unlimited_source(if_cpu_bound):
+        steps.append(_limit_of(if_cpu_bound))
     curves = known(_together(steps, run, failures))
     by_name = {curve.setting: curve for curve in curves}
     shown = [by_name[name] for name in settings if name in by_name]
@@ -166,6 +178,7 @@ def forecast(
         curves=shown,
         restarts=[drill_of(row.labels[SETTING], from_json(row.result)) for row in rows if row.result],
         scaling=scaling,
+        if_cpu_bound=by_name[CPU_BOUND].headroom if CPU_BOUND in by_name else None,
         failures=failures,
     )
     return Forecasted(found, rows)
@@ -248,6 +261,17 @@ def _curve(
     else:
         runs[beyond] = (at_limit, row_beyond)
     return Curve(setting=name, headroom=own, points=[figures_of(load, *runs[load]) for load in sorted(runs)])
+
+
+def _limit_of(scenario: Scenario) -> _Steps:
+    """Return the headroom of a job whose work is CPU-bound, as a curve without points."""
+    labels = {SETTING: CPU_BOUND}
+    (row,) = yield [load_point(scenario, 1.0, {}, labels)]
+    today = load_run(row, 1.0)
+    if today is None:
+        return None
+    headroom = yield from find_headroom(scenario, today, labels)
+    return Curve(setting=CPU_BOUND, headroom=headroom, points=[])
 
 
 def figures_of(load: float, run: LoadRun, row: PointRow) -> LoadFigures:

@@ -11,9 +11,10 @@ from rich.text import Text
 
 from netstack import format_duration
 
+from ..figures.optional_figures import known
 from ..forecast.scaling import TARGET_UTILISATION
 from ..number_text import NOTHING, counted, milliseconds, per_second, percent, size
-from ..tuning.headroom import headroom_text
+from ..tuning.headroom import cpu_bound_text, headroom_text
 from ..tuning.settings import NOW
 from .table_style import figures, number
 
@@ -34,6 +35,7 @@ def forecast_words(forecast: Forecast) -> list[str]:
     """Return the forecast in sentences: the limit, what happens there, the outage, and one more subtask."""
     return [
         headroom_text(forecast.now.headroom),
+        *known([cpu_bound_text(forecast.now.headroom, forecast.if_cpu_bound)]),
         *_about_the_limit(forecast),
         *(drill_text(drill) for drill in forecast.restarts),
         *([] if forecast.scaling is None else scaling_words(forecast.scaling)),

@@ -15,7 +15,7 @@ shared core prevent. So the search ends when the job has kept up with a load jus
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -25,7 +25,7 @@ from netstack import Result, Scenario, Steady, from_json
 
 from ..diagnosis.observation import BACK_PRESSURED
 from ..emulating import emulate
-from ..figures.optional_figures import complete, known, lowest, quotient
+from ..figures.optional_figures import complete, known
 from .load import Rates, at_load, has_unlimited_source, rates_of
 from .measures import load_phases
 from .point_rows import PointRow
@@ -43,6 +43,8 @@ _BRIEF_WINDOW_S = 20.0
 _BRIEF_CHECKPOINTS = 5
 """Warm-up and window, in seconds, and checkpoints of a run clearly below the limit, where nothing queues."""
 
+_ALIKE = 0.8
+"""Source subtasks share a bottleneck if the slowest emits at least this part of the mean."""
 _CLEARLY_FREE = 0.85
 """A job whose busiest subtask is busy for less than this share of the time is clearly below its limit."""
 
@@ -109,19 +111,27 @@ class LoadRun(NamedTuple):
     @property
     def kept_share(self) -> float:
         """Share of the arriving records that the slowest source subtask emits; 1: all."""
-        shares = [
-            quotient(out, rate)
-            for vertex, steady in zip(self.result.scenario.vertices, self.window.vertices, strict=True)
-            if vertex.source is not None
-            for out, rate in zip(steady.records_out_per_s, rates_of(vertex), strict=True)
-            if rate
-        ]
-        return min(1.0, lowest(shares) or 1.0)
+        shares = [out / rate for out, rate in self._rates()]
+        return min([1.0, *shares])
+
+    @property
+    def total_share(self) -> float:
+        """Share of all arriving records that the sources emit together; 1: all, or unknown."""
+        rates = list(self._rates())
+        return min(1.0, sum(out for out, _ in rates) / sum(rate for _, rate in rates)) if rates else 1.0
 
     @property
     def keeps_up(self) -> bool:
         """Whether the sources emit all records that arrive."""
         return self.kept_share >= _KEPT and not has_unlimited_source(self.result.scenario)
+
+    def _rates(self) -> Iterator[tuple[float, float]]:
+        """Yield the emitted and the arriving records per second of each source subtask, if both are known."""
+        for vertex, steady in zip(self.result.scenario.vertices, self.window.vertices, strict=True):
+            if vertex.source is not None:
+                for out, rate in zip(steady.records_out_per_s, rates_of(vertex), strict=True):
+                    if out is not None and rate:
+                        yield out, rate
 
     @property
     def bottleneck(self) -> Bottleneck:
@@ -164,16 +174,28 @@ def emitted_rates(result: Result) -> Rates:
 LOAD = "load"
 """Name of the label with the load of a point; a point of a contest at the job's limit has none."""
 
-BEYOND, _CLEARLY = 1.25, 1.15
-"""Load at which a job is measured at its limit, relative to the limit, and the least such load.
+BEYOND = 2.0
+"""Load at which a job is measured at its limit, relative to the limit.
 
-Then queues fill during the warm-up.
+Then queues fill during the warm-up, also with settings that raise the limit.
 """
 
 
 def varies(scenario: Scenario) -> bool:
     """Return whether the load of a job changes with time, so that it has no single headroom."""
     return bool(load_phases(scenario) or scenario.faults or len(scenario.phases) > 1)
+
+
+def cpu_bound_text(headroom: Headroom, if_cpu_bound: Headroom | None) -> str | None:
+    """Return a sentence on the limit if work is CPU-bound; None: this is known, or changes little."""
+    if if_cpu_bound is None or not headroom.is_bounded:
+        return None
+    if abs(if_cpu_bound.limit / headroom.limit - 1) <= _PRECISION:
+        return None
+    return (
+        "It is unknown whether the work of tasks is CPU-bound or waits. If it is CPU-bound, the limit is at "
+        f"{if_cpu_bound.limit:.3g} times today's load (at {if_cpu_bound.bottleneck.vertex})."
+    )
 
 
 def headroom_text(headroom: Headroom) -> str:
@@ -212,9 +234,10 @@ def load_run(row: PointRow, load: float) -> LoadRun | None:
 
 def capacity_of(run: LoadRun) -> Headroom:
     """Return the headroom that a single run shows, in which clearly more arrived than the job can take."""
-    capacity = float(f"{_capacity(run):.4g}")
+    is_shared = run.kept_share >= _ALIKE * run.total_share
+    capacity = run.load * (run.total_share if is_shared else run.kept_share)
     return Headroom(
-        limit=capacity,
+        limit=float(f"{capacity:.4g}"),
         at_least=0.0,
         bottleneck=run.bottleneck,
         is_bounded=not run.keeps_up,
@@ -266,13 +289,15 @@ def find_headroom(scenario: Scenario, today: LoadRun, labels: Labels | None = No
             bottleneck=(kept or today).bottleneck,
             is_bounded=False,
         )
-    limit = max(_capacity(lost), kept.load if kept else 0.0)
-    above = sorted((run for run in runs if not run.keeps_up), key=_load)
+    limit = _capacity(lost)
+    if kept is not None and kept.load >= limit:
+        # All source subtasks kept up with more than the slowest one then emitted: they share the bottleneck.
+        limit = max(kept.load, min(lost.load * lost.total_share, _when_busy(kept)))
     return Headroom(
         limit=float(f"{limit:.4g}"),
         at_least=kept.load if kept else 0.0,
         bottleneck=lost.bottleneck,
-        beyond=next((run.load for run in above if run.load >= _CLEARLY * limit), BEYOND * limit),
+        beyond=float(f"{BEYOND * limit:.4g}"),
     )
 
 
@@ -312,7 +337,7 @@ def _load(run: LoadRun) -> float:
 
 
 def _capacity(lost: LoadRun) -> float:
-    """Return the load that a job took in a run in which more arrived."""
+    """Return the load that a job took in a run in which more arrived, as its slowest source subtask shows."""
     return lost.load * lost.kept_share
 
 

@@ -14,9 +14,17 @@ from integration.tuning.point_rows import PointRow
 from integration.tuning.point_runs import run_point
 from integration.tuning.points import Point
 from integration.tuning.settings import NOW
+from netstack import Machine
 from tests.integration.tuning.paced_job import JOB, LIMIT
 
 LOADS = (0.5, 1.0, 3.0)
+
+BURNING = replace(
+    JOB,
+    vertices=(JOB.vertices[0], replace(JOB.vertices[1], service_mode="burn")),
+    machines=(Machine(cores=1, task_managers=("orders", "work")),),
+)
+"""The job, if its work takes a core, which the source uses as well."""
 
 seen: list[str] = []
 
@@ -30,7 +38,7 @@ def here(points: Sequence[Point], why: str) -> list[PointRow]:
 @pytest.fixture(scope="module")
 def made() -> Forecast:
     seen.clear()
-    return forecast(JOB, here, loads=LOADS, down_s=20.0).forecast
+    return forecast(JOB, here, loads=LOADS, down_s=20.0, if_cpu_bound=BURNING).forecast
 
 
 def test_it_names_the_limit_and_the_recommended_setting(made: Forecast) -> None:
@@ -89,3 +97,8 @@ def test_a_load_that_changes_has_no_single_headroom() -> None:
     stepping = replace(JOB.vertices[1], service=((0.0, 0.001), (10.0, 0.002)))
     with pytest.raises(UsageError, match="its load changes with time"):
         forecast(replace(JOB, vertices=(JOB.vertices[0], stepping)), here)
+
+
+def test_it_has_the_limit_of_cpu_bound_work(made: Forecast) -> None:
+    assert made.if_cpu_bound is not None
+    assert made.if_cpu_bound.limit == pytest.approx(LIMIT, rel=0.1)

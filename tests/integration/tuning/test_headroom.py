@@ -10,6 +10,7 @@ from integration.tuning.headroom import (
     Bottleneck,
     Headroom,
     brief_point,
+    cpu_bound_text,
     headroom_of,
     headroom_text,
     load_point,
@@ -130,3 +131,14 @@ def test_a_brief_run_has_a_few_checkpoints() -> None:
     long = replace(JOB, duration_s=600.0, warmup_s=100.0)
     assert brief_point(long, 0.5, {}).document["duration"] == "30 s"
     assert load_point(long, 0.5, {}).document["duration"] == "600 s"
+
+
+def test_the_limit_of_cpu_bound_work_is_said_where_it_differs() -> None:
+    waits = Headroom(limit=1.94, at_least=1.9, bottleneck=WORK)
+    burns = Headroom(limit=1.46, at_least=1.4, bottleneck=WORK)
+    assert cpu_bound_text(waits, burns) == (
+        "It is unknown whether the work of tasks is CPU-bound or waits. If it is CPU-bound, the limit is at "
+        "1.46 times today's load (at work)."
+    )
+    assert cpu_bound_text(waits, Headroom(limit=1.9, at_least=1.9, bottleneck=WORK)) is None
+    assert cpu_bound_text(waits, None) is None
