@@ -622,10 +622,9 @@ def measured_text(now: SettingSummary, checkpoints: Sequence[CheckpointResult]) 
     It warns if they differ by more than the tolerance of a comparison with Flink, and the emulated time is
     outside the range of Flink's checkpoints. Return None if Flink reports no completed checkpoint.
     """
-    times, emulated = (
-        known(each.duration_ms for each in checkpoints if each.completed),
-        now.mean("end_to_end_ms"),
-    )
+    times = known(each.duration_ms for each in checkpoints if each.completed)
+    figure = (now.today or now.figures).get("end_to_end_ms")
+    emulated = None if figure is None else figure.mean
     if not times:
         return None
     mean, least, most = fmean(times), min(times), max(times)

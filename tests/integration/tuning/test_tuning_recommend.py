@@ -6,6 +6,7 @@ import msgspec
 import pytest
 
 from integration.number_text import milliseconds
+from integration.tuning.confidence import Estimate
 from integration.tuning.measures import Measures
 from integration.tuning.recommend import Race, Recommendation, measured_text, recommend
 from integration.tuning.settings import NOW, Mechanism, Question
@@ -247,4 +248,14 @@ def test_the_times_that_flink_reports_stand_beside_those_of_the_emulation() -> N
         "Warning: Flink reports that checkpoints take 3.00 s, and the emulation says 6.00 s. Figures of "
         "other settings may differ as much from a real job; `netstack validate` shows which quantities "
         "differ."
+    )
+
+
+def test_below_the_limit_flink_is_compared_with_the_emulation_of_today() -> None:
+    now = msgspec.structs.replace(
+        recommendation().now, today={"end_to_end_ms": Estimate(80.0, None, None, 1, 1)}
+    )
+    shown = CheckpointResult(id=1, t=1.0, status=CheckpointStatus.COMPLETED, duration_ms=85.0, vertices=[])
+    assert measured_text(now, [shown]) == (
+        "Flink reports that checkpoints take 85 ms; the emulation agrees (80 ms)."
     )
