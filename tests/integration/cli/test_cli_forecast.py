@@ -67,3 +67,15 @@ def test_a_drill_needs_a_rate(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     assert "emits as fast as possible, so nothing arrives" in capsys.readouterr().err
     assert main(["forecast", str(file), "--restart", "20"]) == 2
     assert "--restart" in capsys.readouterr().err
+
+
+def test_tune_compares_settings_at_the_limit_and_at_todays_load(
+    job: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["tune", job, "--target", "300ms", "--only", "debloating", "--seeds", "1"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].startswith("Set the debloat target to 300 ms: at the limit, checkpoints take ")
+    assert any(re.match(r"At the limit, 1\.(5[5-9]|6)\d? times today's load", line) for line in lines)
+    (heads,) = (line for line in lines if line.startswith("setting"))
+    assert heads.split()[-1] == "today"
+    assert max(map(len, lines)) <= 80

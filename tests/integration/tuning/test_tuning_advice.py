@@ -13,8 +13,9 @@ from integration.tuning.axes import option_axes
 from integration.tuning.choice import Constraints
 from integration.tuning.measures import Measures
 from integration.tuning.point_runs import run_point
-from integration.tuning.recommend import Recommendation
-from integration.tuning.settings import Mechanism, Question
+from integration.tuning.points import point_of
+from integration.tuning.recommend import Race, Recommendation
+from integration.tuning.settings import NOW, SETTING, Mechanism, Question, first_settings
 from integration.tuning.shown_runs import runs_to_show
 from netstack import Edge, GeneratorSpec, InputError, NetworkConfig, Scenario, Vertex, with_options
 from tests.integration.tuning.made_up import SCENARIO, Cluster, advice, measures, recommendation, usual
@@ -364,3 +365,21 @@ def test_the_present_and_the_chosen_setting_are_run_again_with_their_series() ->
 
 def replace_chosen(found: Recommendation) -> Recommendation:
     return msgspec.structs.replace(found, verdict="keep", chosen="now")
+
+
+def test_a_setting_that_costs_at_todays_load_is_not_chosen() -> None:
+    """At the limit, target 100 ms is fastest, but at today's load records wait longer with it."""
+
+    def at_limit(today: dict[str, Measures]) -> str | None:
+        race = Race(SCENARIO, Constraints(), {}, today=today)
+        race.add_settings(first_settings(SCENARIO))
+        rows = Cluster()([point_of(SCENARIO, {SETTING: name}) for name in race.settings], "")
+        race.add_rows(rows)
+        return race.choice().chosen
+
+    chosen = at_limit({})
+    assert chosen is not None
+    same = measures(100.0)
+    assert at_limit({NOW: same, chosen: measures(110.0)}) == chosen, "by chance"
+    assert at_limit({NOW: same, chosen: measures(300.0)}) != chosen
+    assert at_limit({NOW: same, chosen: measures(100.0, rate=380.0)}) != chosen
