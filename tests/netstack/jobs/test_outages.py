@@ -274,7 +274,8 @@ def test_pending_records_are_those_that_have_arrived_and_were_not_read(
         for rate, row in zip(rates, rows, strict=True):
             if row is not None and not isnan(row[1]):
                 position, pending = row
-                assert pending == max(0, arrived(spec, rate, now - first_read_s) - position)
+                expected = max(0, arrived(spec, rate, now - first_read_s) - position)
+                assert abs(pending - expected) <= 1, "a record may be due at this very moment"
     _, last = seen[-1]
     for rate, row in zip(rates, last, strict=True):
         assert row is not None
