@@ -30,11 +30,13 @@ settings.load_profile("netstack")
 def pytest_configure() -> None:
     """Let this process hear Ctrl-C, and refuse to test compiled modules that do not match their sources.
 
-    In the background of a shell SIGINT is ignored, by this process and by those that it starts, and a test
-    that interrupts one of them would wait for ever.
+    In the background of a shell SIGINT is ignored, and under nohup SIGHUP, by this process and those that it
+    starts. A test that sends one of them such a signal would wait for ever.
     """
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+    if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
+        signal.signal(signal.SIGHUP, signal.SIG_DFL)
     if stale := stale_modules():
         names = ", ".join(stale)
         pytest.exit(f"compiled before {names} changed: 'make fast' or 'make pure' first", returncode=4)

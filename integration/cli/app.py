@@ -118,8 +118,8 @@ _COMMANDS = {
     "Diagnose and tune": {
         "diagnose": "Print what limits a job and what its checkpoints wait for.",
         "tune": "Say what to set so that checkpoints are fast, and what it costs.",
-        "verify": "Compare a job after a change with what the change promised.",
         "forecast": "Say how much load a job can take, and how it catches up after an outage.",
+        "verify": "Compare a job after a change with what the change promised.",
         "size": "Compute buffers, memory and drain times without a run.",
         "lint": (
             "Check the options of the network layer and of checkpoints in a Flink configuration file.\n\n"
