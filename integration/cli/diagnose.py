@@ -14,7 +14,7 @@ from ..diagnosis.checkpoint_rules import BARRIERS_WAIT
 from ..diagnosis.observation import observations
 from ..diagnosis.rule_table import Diagnosis
 from ..diagnosis.rule_table import diagnose as diagnosed
-from ..diagnosis.trial import may_be_tried, trials
+from ..diagnosis.trial import may_run_again, trials
 from ..emulating import emulate
 from ..errors import UsageError
 from ..figures.optional_figures import known
@@ -128,14 +128,13 @@ def _of_result(result: Result, name: str) -> Diagnosis:
     if not views:
         raise UsageError([f"{name}: has no measured window, since the run was shorter than its warm-up"])
     version = result.versions.get("netstack", "unknown version")
-    can_run = result.failure is None and may_be_tried(result.scenario, 0.0)
     return Diagnosis(
         name=views[0].name,
         of=f"{result.preset}, seed {result.seed}, {result.clock} clock, netstack {version}",
         windows=[
             diagnosed(replace(view, tried=tried)) for view, tried in zip(views, trials(result), strict=True)
         ],
-        headroom=_headroom(result.scenario, result) if can_run else None,
+        headroom=_headroom(result.scenario, result) if may_run_again(result) else None,
     )
 
 
@@ -145,7 +144,10 @@ def _headroom(
     """Return how much more load a job can take, in a sentence; None: unknown, or it is at its limit."""
     # Imported here, because pyarrow takes a while.
     from ..tuning.headroom import cpu_bound_text, headroom_of, headroom_text
+    from ..tuning.settings import is_large
 
+    if is_large(scenario):
+        return "The job is large, so runs at other loads take long: `netstack forecast` finds its limit."
     with activity(f"{scenario.name}: looking for the limit", to_stderr()):
         found = headroom_of(scenario, today)
         other = None if if_cpu_bound is None else headroom_of(if_cpu_bound)

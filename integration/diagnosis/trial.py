@@ -34,13 +34,22 @@ Tried = Callable[[Mapping[str, object]], str | None]
 """Function that describes the outcome of other options in one window. None: not tried, or unknown."""
 
 
-def may_be_tried(scenario: Scenario, took_s: float) -> bool:
-    """Whether a job can be emulated again: its run is short, and needs only the scenario."""
+def may_run_again(result: Result) -> bool:
+    """Whether a run can be repeated, from its scenario alone.
+
+    It must not be if the job failed, ran in real time, or names a debloat policy that must be imported: a
+    stored file must not choose code to run.
+    """
+    scenario = result.scenario
     sources = [vertex.source for vertex in scenario.vertices if vertex.source is not None]
-    generated = all(isinstance(source, GeneratorSpec) for source in sources)
-    plain = all(vertex.operator is None for vertex in scenario.vertices)
-    hashed = all(edge.key_hash is None for edge in scenario.edges)
-    return generated and plain and hashed and took_s <= LONGEST_S
+    return (
+        result.clock == "virtual"
+        and result.failure is None
+        and ":" not in scenario.config.debloat_policy
+        and all(isinstance(source, GeneratorSpec) for source in sources)
+        and all(vertex.operator is None for vertex in scenario.vertices)
+        and all(edge.key_hash is None for edge in scenario.edges)
+    )
 
 
 def try_out(scenario: Scenario, changes: Mapping[str, object], seed: int | None = None) -> Result | None:
@@ -64,8 +73,7 @@ def trials(result: Result) -> list[Tried]:
     real time, or names a debloat policy that must be imported.
     """
     scenario = result.scenario
-    plain = result.clock == "virtual" and result.failure is None and ":" not in scenario.config.debloat_policy
-    may_try = plain and may_be_tried(scenario, result.wall_seconds)
+    may_try = may_run_again(result) and result.wall_seconds <= LONGEST_S
 
     @cache
     def run(changes: tuple[tuple[str, object], ...]) -> Result | None:

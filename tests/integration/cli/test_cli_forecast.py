@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -79,3 +81,33 @@ def test_tune_compares_settings_at_the_limit_and_at_todays_load(
     (heads,) = (line for line in lines if line.startswith("setting"))
     assert heads.split()[-1] == "today"
     assert max(map(len, lines)) <= 80
+
+
+def test_a_stored_result_chooses_no_code_that_a_diagnosis_imports(
+    job: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The runs that look for the limit would import the policy that the file names."""
+    assert main(["run", job, "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    document["scenario"] |= {"policy": "stored_policy:Policy"}
+    document["scenario"]["flink"] |= {"taskmanager.network.memory.buffer-debloat.enabled": True}
+    (tmp_path / "result.json").write_text(json.dumps(document), "utf-8")
+    (tmp_path / "stored_policy.py").write_text("raise SystemExit('imported')", "utf-8")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    assert main(["diagnose", str(tmp_path / "result.json")]) == 0
+    assert "times today's load" not in capsys.readouterr().out
+    assert "stored_policy" not in sys.modules
+
+
+def test_a_diagnosis_of_a_large_job_names_the_command_that_finds_its_limit(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    large = replace(
+        JOB,
+        duration_s=3.0,
+        warmup_s=1.0,
+        vertices=tuple(replace(vertex, parallelism=45) for vertex in JOB.vertices),
+    )
+    (tmp_path / "large.toml").write_text(scenario_toml(large), "utf-8")
+    assert main(["diagnose", str(tmp_path / "large.toml")]) == 0
+    assert "`netstack forecast` finds its limit" in " ".join(capsys.readouterr().out.split())
