@@ -17,10 +17,10 @@ from ..files.kinds import FileKind, kind_of
 from ..flink import Imported
 from ..present.console import say, to_stderr
 from ..present.progress import progress
-from ..tuning.advice import RunPoints
 from ..tuning.point_rows import FOLDER, PointRow
 from ..tuning.points import Point
 from ..tuning.sweeps import LocalProcesses, run_points
+from ..tuning.waves import RunPoints
 from .arguments import option_for, usage_error
 from .cluster_access import AccessOptions
 from .load_option import at_load_option, check_load_option

@@ -260,7 +260,7 @@ def tune(
         page, *_ = write_tuning(out, tuning, scenario, results)
         write_files(out, {DOCUMENT: indented(tuning)})
         say(f"wrote {page}")
-    package = None if out is None else _write_package(out / CHANGE, tuning.recommendations, job)
+    package = None if out is None else _write_package(out / CHANGE, tuning.recommendations, job, running.load)
     following = _following(tuning, running.from_flink, package, verbose=verbose)
     show = partial(print_tuning, following=following, form=form, verbose=verbose)
     present(tuning, show, json=json)
@@ -276,13 +276,17 @@ def _worded(recommendation: Recommendation, job: JobToRun) -> Recommendation:
     return msgspec.structs.replace(recommendation, words=words)
 
 
-def _write_package(folder: Path, recommendations: Sequence[Recommendation], job: JobToRun) -> Path | None:
+def _write_package(
+    folder: Path, recommendations: Sequence[Recommendation], job: JobToRun, load: float
+) -> Path | None:
     """Write the change package of a recommendation, and return its folder; None: there is no change."""
     package, why = None, "the recommendation changes no option of Flink"
     if len(recommendations) > 1:
         why = "there are several recommendations"
     elif conditions := conditions_of(recommendations[0]):
         why = f"the recommendation holds for {conditions} only"
+    elif job.imported is not None and load != 1:
+        why = f"its promise would be for {load:g} times the load that the job has"
     else:
         edges = job.scenario.edges
         last = {edge.target for edge in edges} - {edge.source for edge in edges}

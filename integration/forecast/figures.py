@@ -29,6 +29,8 @@ class LoadFigures(msgspec.Struct, frozen=True, kw_only=True):
     checkpoints_expired: int
     busiest: Bottleneck
     """The subtask with the least time left."""
+    busy: dict[str, float] = {}
+    """Share of the time for which the busiest subtask of each vertex is busy, 0 to 1, if it is known."""
 
 
 class Curve(msgspec.Struct, frozen=True, kw_only=True):

@@ -7,22 +7,23 @@ with more load than it can take stands for all loads above.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
 import msgspec
 
 from flowcontrol import readable
-from netstack import Scenario, Viewed, from_json
+from netstack import FROM_SOURCE, Scenario, Viewed, from_json
 
 from ..errors import UsageError
 from ..figures.optional_figures import known
-from ..tuning.advice import RunPoints, advise
+from ..tuning.advice import advise
 from ..tuning.headroom import (
     Headroom,
     LoadRun,
     brief_point,
+    busy_shares,
     capacity_of,
     emitted_rates,
     find_headroom,
@@ -31,12 +32,13 @@ from ..tuning.headroom import (
     load_run,
     varies,
 )
-from ..tuning.load import has_unlimited_source
+from ..tuning.load import Rates, has_unlimited_source
 from ..tuning.point_rows import PointRow
 from ..tuning.points import Point, point_of
 from ..tuning.recommend import Recommendation
 from ..tuning.restart_drill import RestartDrill, drill_of, drill_scenario
 from ..tuning.settings import NOW, SETTING, USUAL, Question
+from ..tuning.waves import RunPoints, Wave, Waves, run_side_by_side
 from .figures import Curve, LoadFigures
 from .scaling import Scaling, scaled, scaling_of
 
@@ -56,12 +58,14 @@ the second share.
 CPU_BOUND = "if CPU-bound"
 """Label of the runs of a job with CPU-bound work, where this is unknown."""
 
+_WHY = "the curve over the load"
+
 ONE_MORE = "one more subtask"
 """Name of the setting with one more subtask of the limiting vertex."""
 
 
 class Forecast(msgspec.Struct, Viewed, frozen=True, kw_only=True):
-    """How much load a job can take, and what happens at its limit and after an outage.
+    """The load that a job can take, and its figures at its limit and after an outage.
 
     `to_pandas` and `to_arrow` return the tables "loads" and "restarts". `plot` draws "load-checkpoints",
     "load-throughput" and "load-delay".
@@ -77,7 +81,7 @@ class Forecast(msgspec.Struct, Viewed, frozen=True, kw_only=True):
     restarts: list[RestartDrill] = []
     """Restart drills with the same settings; empty if none was asked for."""
     scaling: Scaling | None = None
-    """What one more subtask of the limiting vertex would bring; None: the job has no limit."""
+    """Effect of one more subtask of the limiting vertex; None: the job has no limit, or a run failed."""
     if_cpu_bound: Headroom | None = None
     """Headroom with the present setting if the work is CPU-bound; None: it is known whether it is."""
     failures: list[str] = []
@@ -146,42 +150,62 @@ def forecast(
     headroom = recommendation.headroom
     drill = None if down_s is None else drill_scenario(scenario, down_s, headroom.limit)
     settings = {NOW: scenario} | {chosen.name: chosen.apply(scenario)}
-    failures: list[str] = []
-    beyond = headroom.beyond if headroom.is_bounded else headroom.limit
-    steps = [_curve(varied, name, loads, headroom, beyond) for name, varied in settings.items()]
+    now = _Present(headroom, _emitted_today(scenario, run))
+    searches = [_curve(varied, name, loads, now) for name, varied in settings.items()]
     vertex = headroom.bottleneck.vertex
-    grown = scaled(settings[chosen.name], vertex) if headroom.is_bounded else None
-    if grown is not None:
-        growth = grown.vertex(vertex).parallelism / scenario.vertex(vertex).parallelism
-        steps.append(_curve(grown, ONE_MORE, (), headroom, growth * beyond))
+    grown = None
+    if headroom.is_bounded and scenario.vertex(vertex).parallelism != FROM_SOURCE:
+        grown = scaled(settings[chosen.name], vertex)
+        searches.append(_curve(grown, ONE_MORE, (), now))
     if if_cpu_bound is not None and not has_unlimited_source(if_cpu_bound):
-        steps.append(_limit_of(if_cpu_bound))
-    curves = known(_together(steps, run, failures))
-    by_name = {curve.setting: curve for curve in curves}
-    shown = [by_name[name] for name in settings if name in by_name]
-    if not shown:
-        raise UsageError([f"{scenario.name}: no run at any load succeeded", *failures])
-    rows: list[PointRow] = []
-    if drill is not None:
-        down = [
-            point_of(replace(drill, config=varied.config), {SETTING: name}, probe="restart")
-            for name, varied in settings.items()
-        ]
-        rows = run(down, "the restart drill")
-        failures += [_failure(row) for row in rows if row.result is None]
+        searches.append(_limit_of(if_cpu_bound))
+    failures: list[str] = []
+
+    def run_and_tell(points: Sequence[Point], why: str) -> list[PointRow]:
+        rows = run(points, why)
+        failures.extend(_failure(row) for row in rows if row.result is None)
+        return rows
+
+    curves = {curve.setting: curve for curve in known(run_side_by_side(searches, run_and_tell))}
+    if NOW not in curves:
+        raise UsageError([f"{scenario.name}: the job did not run with its present setting", *failures])
+    down = [
+        point_of(replace(drill, config=varied.config), {SETTING: name}, probe="restart")
+        for name, varied in settings.items()
+        if drill is not None
+    ]
+    rows = run_and_tell(down, "the restart drill") if down else []
     scaling = None
-    if grown is not None and ONE_MORE in by_name:
-        scaling = scaling_of(settings[chosen.name], grown, shown[-1], by_name[ONE_MORE])
+    if grown is not None and ONE_MORE in curves and chosen.name in curves:
+        ends = curves[chosen.name], curves[ONE_MORE]
+        scaling = scaling_of(vertex, settings[chosen.name], grown, *ends)
     found = Forecast(
         scenario=scenario.name,
         recommendation=recommendation,
-        curves=shown,
+        curves=[curves[name] for name in settings if name in curves],
         restarts=[drill_of(row.labels[SETTING], from_json(row.result)) for row in rows if row.result],
         scaling=scaling,
-        if_cpu_bound=by_name[CPU_BOUND].headroom if CPU_BOUND in by_name else None,
+        if_cpu_bound=curves[CPU_BOUND].headroom if CPU_BOUND in curves else None,
         failures=failures,
     )
     return Forecasted(found, rows)
+
+
+class _Present(NamedTuple):
+    """A job with its present setting at today's load."""
+
+    headroom: Headroom
+    emitted: Rates
+    """Records per second that each subtask of a source emits."""
+
+
+def _emitted_today(scenario: Scenario, run: RunPoints) -> Rates:
+    """Return what sources that emit as fast as possible emit today; empty: all sources have a rate."""
+    if not has_unlimited_source(scenario):
+        return {}
+    (row,) = run([load_point(scenario, 1.0, {})], "today's load")
+    today = load_run(row, 1.0)
+    return {} if today is None else emitted_rates(today.result)
 
 
 def _remembering(run: RunPoints) -> RunPoints:
@@ -197,62 +221,38 @@ def _remembering(run: RunPoints) -> RunPoints:
     return once
 
 
-_Steps = Generator[list[Point], Sequence[PointRow], Curve | None]
-"""Yields points to run, gets their rows, and returns a curve; None: the runs failed."""
+def _curve(scenario: Scenario, name: str, loads: Sequence[float], now: _Present) -> Waves[Curve | None]:
+    """Return the curve of a job with one setting; None: it did not run at today's load or at its limit.
 
-
-def _together(steps: Sequence[_Steps], run: RunPoints, failures: list[str]) -> list[Curve | None]:
-    """Run several searches side by side, and return their curves in the same order.
-
-    `failures` gets a line for each failed run.
+    `now` is the job with its present setting. With another one, a run with more than it can take shows the
+    limit. A job whose sources emit as fast as possible is at its limit at today's load and above.
     """
-    curves: list[Curve | None] = [None] * len(steps)
-    waves = {number: next(step) for number, step in enumerate(steps)}
-    while waves:
-        rows = run([point for points in waves.values() for point in points], "the curve over the load")
-        failures += [_failure(row) for row in rows if row.measures is None]
-        left = iter(rows)
-        for number, points in list(waves.items()):
-            try:
-                waves[number] = steps[number].send([next(left) for _ in points])
-            except StopIteration as end:
-                curves[number] = end.value
-                del waves[number]
-    return curves
-
-
-def _curve(
-    scenario: Scenario, name: str, loads: Sequence[float], headroom: Headroom, beyond: float
-) -> _Steps:
-    """Return the curve of a job with one setting.
-
-    `headroom` is that of the job with its present setting. With another setting, the run at the load `beyond`
-    shows the limit.
-    """
-    labels = {SETTING: name}
+    labels, headroom = {SETTING: name}, now.headroom
+    is_unlimited = has_unlimited_source(scenario)
     point = brief_point if headroom.is_below(1.0) else load_point
-    row_today, row_beyond = yield [
-        point(scenario, 1.0, {}, labels),
-        load_point(scenario, beyond, {}, labels),
-    ]
+    beyond = headroom.beyond if headroom.is_bounded else headroom.limit
+    if name == ONE_MORE:
+        beyond *= 2
+    row_today, row_beyond = yield Wave(
+        _WHY, [point(scenario, 1.0, {}, labels), load_point(scenario, beyond, {}, labels)]
+    )
     today, at_limit = load_run(row_today, 1.0), load_run(row_beyond, beyond)
     if today is None or at_limit is None:
         return None
-    own = headroom if name == NOW else capacity_of(at_limit)
-    emitted = emitted_rates(today.result)
+    own = headroom if name == NOW else capacity_of(at_limit, now.emitted)
     near = float(f"{_NEAR * own.limit:.3g}")
     if near < own.at_least <= _NEAREST * own.limit:
         near = own.at_least
-    wanted = sorted(
-        {load for load in loads if load < _NEAR * near} | ({near} if near > 1 and loads else set())
-    )
-    wanted = [load for load in wanted if load != 1.0]
-    rows = yield [
-        (brief_point if own.is_below(load) else load_point)(scenario, load, emitted, labels)
-        for load in wanted
+    wanted = {load for load in loads if load < _NEAR * near} | ({near} if near > 1 and loads else set())
+    wanted = {load for load in wanted if load < 1 or not is_unlimited} - {1.0}
+    runs = {} if is_unlimited else {1.0: (today, row_today)}
+    listed = sorted(wanted)
+    points = [
+        (brief_point if own.is_below(load) else load_point)(scenario, load, now.emitted, labels)
+        for load in listed
     ]
-    runs = {1.0: (today, row_today)}
-    for load, row in zip(wanted, rows, strict=True):
+    rows = (yield Wave(_WHY, points)) if points else ()
+    for load, row in zip(listed, rows, strict=True):
         if (found := load_run(row, load)) is not None:
             runs[load] = (found, row)
     if own.is_bounded:  # the run beyond the limit stands for all loads that the job cannot take
@@ -263,15 +263,13 @@ def _curve(
     return Curve(setting=name, headroom=own, points=[figures_of(load, *runs[load]) for load in sorted(runs)])
 
 
-def _limit_of(scenario: Scenario) -> _Steps:
+def _limit_of(scenario: Scenario) -> Waves[Curve | None]:
     """Return the headroom of a job whose work is CPU-bound, as a curve without points."""
     labels = {SETTING: CPU_BOUND}
-    (row,) = yield [load_point(scenario, 1.0, {}, labels)]
+    (row,) = yield Wave(_WHY, [load_point(scenario, 1.0, {}, labels)])
     today = load_run(row, 1.0)
-    if today is None:
-        return None
-    headroom = yield from find_headroom(scenario, today, labels)
-    return Curve(setting=CPU_BOUND, headroom=headroom, points=[])
+    headroom = None if today is None else (yield from find_headroom(scenario, today, labels))
+    return None if headroom is None else Curve(setting=CPU_BOUND, headroom=headroom, points=[])
 
 
 def figures_of(load: float, run: LoadRun, row: PointRow) -> LoadFigures:
@@ -290,6 +288,7 @@ def figures_of(load: float, run: LoadRun, row: PointRow) -> LoadFigures:
         persisted_bytes=measures.persisted_bytes,
         checkpoints_expired=measures.checkpoints_expired,
         busiest=run.bottleneck,
+        busy=busy_shares(run.window),
     )
 
 

@@ -15,10 +15,9 @@ from math import ceil
 import msgspec
 import numpy as np
 
-from netstack import Edge, Scenario, ShipStrategy, Vertex
+from netstack import FROM_SOURCE, Edge, Scenario, ShipStrategy, Vertex, required_segments
 
-from ..sizing.job_size import size_job
-from .figures import Curve
+from .figures import Curve, LoadFigures
 
 TARGET_UTILISATION = 0.7
 """Share of the time for which Flink's autoscaler wants a vertex to be busy.
@@ -28,7 +27,7 @@ The option is job.autoscaler.target.utilization.
 
 
 class Scaling(msgspec.Struct, frozen=True, kw_only=True):
-    """What one more subtask of a vertex brings, with the recommended setting."""
+    """Effect and needs of one more subtask of a vertex, with the recommended setting."""
 
     vertex: str
     parallelism: int
@@ -44,11 +43,13 @@ class Scaling(msgspec.Struct, frozen=True, kw_only=True):
     slots: int
     """Slots that the job needs now, with all vertices in one slot sharing group."""
     slots_after: int
-    memory_bytes: int
-    """Network memory that all task managers together need to start now."""
-    memory_bytes_after: int
-    autoscaler: int
-    """Number of subtasks that Flink's autoscaler would choose, with its target utilisation of 0.7."""
+    memory_bytes: int | None
+    """Network memory that all task managers together need to start now; None: it depends on a file."""
+    memory_bytes_after: int | None
+    autoscaler: int | None
+    """Number of subtasks that Flink's autoscaler would choose, with its target utilisation of 0.7; None: it
+    is unknown for which share of the time the vertex is busy.
+    """
     has_shares: bool
     """Whether records are distributed by keys, whose spread inside a subtask's range is unknown."""
 
@@ -102,31 +103,39 @@ def spread_anew(shares: Sequence[float], count: int) -> list[float]:
     ]
 
 
-def scaling_of(scenario: Scenario, grown: Scenario, before: Curve, after: Curve) -> Scaling:
-    """Return what one more subtask brings, given the curves of the job without and with it."""
-    name = before.headroom.bottleneck.vertex
+def scaling_of(name: str, scenario: Scenario, grown: Scenario, before: Curve, after: Curve) -> Scaling:
+    """Return the effect of one more subtask of a vertex, given the curves of the job without and with it."""
     vertex = scenario.vertex(name)
-    busy = next(point.busiest.busy_share for point in before.points if point.load == 1.0)
-    today = next((point for point in after.points if point.load == 1.0), None)
+    today, then = (_at_todays_load(curve) for curve in (before, after))
+    busy = (today or before.points[-1]).busy.get(name)  # without a rate, today's load is the limit
     return Scaling(
         vertex=name,
         parallelism=vertex.parallelism,
         limit=after.headroom.limit,
         before=before.headroom.limit,
         limiting=after.headroom.bottleneck.vertex,
-        checkpoint_ms=None if today is None else today.checkpoint_ms,
+        checkpoint_ms=None if then is None else then.checkpoint_ms,
         slots=_slots(scenario),
         slots_after=_slots(grown),
         memory_bytes=_memory_bytes(scenario),
         memory_bytes_after=_memory_bytes(grown),
-        autoscaler=max(1, ceil(vertex.parallelism * busy / TARGET_UTILISATION - 1e-9)),
+        autoscaler=None
+        if busy is None
+        else max(1, ceil(vertex.parallelism * busy / TARGET_UTILISATION - 1e-9)),
         has_shares=any(edge.shares for edge in scenario.inputs(vertex)),
     )
+
+
+def _at_todays_load(curve: Curve) -> LoadFigures | None:
+    return next((each for each in curve.points if each.load == 1.0), None)
 
 
 def _slots(scenario: Scenario) -> int:
     return max(vertex.parallelism for vertex in scenario.vertices)
 
 
-def _memory_bytes(scenario: Scenario) -> int:
-    return sum(each.required_bytes for each in size_job(scenario).task_managers)
+def _memory_bytes(scenario: Scenario) -> int | None:
+    """Return the network memory that a job needs to start; None: the parallelism of a source is unknown."""
+    if any(vertex.parallelism == FROM_SOURCE for vertex in scenario.vertices):
+        return None
+    return sum(required_segments(scenario).values()) * scenario.config.segment_bytes

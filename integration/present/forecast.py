@@ -98,20 +98,20 @@ def duration_text(seconds: float) -> str:
 def scaling_words(scaling: Scaling) -> list[str]:
     """Return what one more subtask brings, and what it needs."""
     more = scaling.parallelism + 1
-    memory = size(max(0, scaling.memory_bytes_after - scaling.memory_bytes))
-    needs = f"{memory} more network memory to start"
+    needs = []
     if scaling.slots_after > scaling.slots:
-        needs = f"{counted(scaling.slots_after, 'slot')} instead of {scaling.slots}, and {needs}"
-    words = [
+        needs.append(f"{counted(scaling.slots_after, 'slot')} instead of {scaling.slots}")
+    if scaling.memory_bytes is not None and scaling.memory_bytes_after is not None:
+        added = max(0, scaling.memory_bytes_after - scaling.memory_bytes)
+        needs.append(f"{size(added)} more network memory to start")
+    sentence = (
         f"With {more} instead of {scaling.parallelism} subtasks of {scaling.vertex}, the limit is "
-        f"{scaling.limit:.3g} instead of {scaling.before:.3g} (then {scaling.limiting} is first). This needs "
-        f"{needs}."
-    ]
+        f"{scaling.limit:.3g} instead of {scaling.before:.3g} (then {scaling.limiting} is first)."
+    )
+    words = [f"{sentence} This needs {', and '.join(needs)}." if needs else sentence]
     if scaling.has_shares:
         words.append(KEYS)
-    if scaling.autoscaler != scaling.parallelism:
-        words.append(autoscaler_text(scaling))
-    return words
+    return words if scaling.autoscaler == scaling.parallelism else words + known([autoscaler_text(scaling)])
 
 
 def print_forecast(forecast: Forecast, console: Console, *, verbose: bool = False) -> None:
@@ -224,8 +224,10 @@ def scaling_table(forecast: Forecast) -> tuple[list[str], list[tuple[str, str, s
     return [counted(scaling.parallelism + more, "subtask") for more in (0, 1)], rows
 
 
-def autoscaler_text(scaling: Scaling) -> str:
-    """Return the number of subtasks that Flink's autoscaler would choose, in one sentence."""
+def autoscaler_text(scaling: Scaling) -> str | None:
+    """Return the number of subtasks that Flink's autoscaler would choose, in one sentence; None: unknown."""
+    if scaling.autoscaler is None:
+        return None
     return (
         f"Flink's autoscaler, which wants vertices busy for {percent(TARGET_UTILISATION)} of the time, would "
         f"choose {counted(scaling.autoscaler, 'subtask')} of {scaling.vertex} for today's load."

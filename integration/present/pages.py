@@ -26,6 +26,7 @@ from markupsafe import Markup
 from netstack import InputError, Result, Scenario, Steady, read_scenario, scenario_document, to_json
 
 from ..comparison.differences import ResultDifferences, document_of
+from ..figures.optional_figures import known
 from ..figures.window_figures import figures_of_runs
 from ..files.caches import cached_text
 from ..files.writing import prepare_folder, write_outputs
@@ -290,7 +291,9 @@ def write_forecast(
     over_time = drill_charts(forecast, drills)
     recommendation, scaling = forecast.recommendation, forecast.scaling
     heads, scaling_figures = scaling_table(forecast)
-    scaling_notes = [] if scaling is None else [autoscaler_text(scaling), *([KEYS] * scaling.has_shares)]
+    scaling_notes = []
+    if scaling is not None:
+        scaling_notes = known([autoscaler_text(scaling), KEYS if scaling.has_shares else None])
     obtained = [
         ("Scenario", f"{forecast.scenario}, preset {scenario.preset}"),
         ("Today's load", _rates_text(scenario)),

@@ -19,8 +19,8 @@ out.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Sequence
-from itertools import islice, zip_longest
+from collections.abc import Sequence
+from itertools import zip_longest
 from math import inf, sqrt
 from typing import NamedTuple
 
@@ -36,7 +36,6 @@ from .headroom import (
     LOAD,
     Headroom,
     brief_point,
-    emitted_rates,
     find_headroom,
     is_clearly_below_limit,
     load_point,
@@ -58,6 +57,7 @@ from .settings import (
     is_large,
     later_settings,
 )
+from .waves import RunPoints, Wave, Waves, run_side_by_side
 
 MOST_SEEDS = 8
 """Default maximum number of seeds for a setting. A large job has one seed, because its figures are already
@@ -77,12 +77,6 @@ _LUCK_OF_THROUGHPUT = 0.01
 
 WORK = "work"
 """Name of the label of runs with CPU-bound work, where this is unknown."""
-
-RunPoints = Callable[[Sequence[Point], str], list[PointRow]]
-"""Function that runs points and returns their rows in the same order.
-
-Its second argument is a text to show meanwhile.
-"""
 
 
 class Advice(NamedTuple):
@@ -127,28 +121,14 @@ def advise(
         for (labels, varied), other in zip_longest(grid.combinations(scenario), others)
     ]
     rows: list[PointRow] = []
-    found: dict[int, tuple[Recommendation, Setting]] = {}
-    waves = {number: next(contest) for number, contest in enumerate(contests)}
-    while waves:
-        why = next(wave.why for wave in waves.values())
-        new = run([point for wave in waves.values() for point in wave.points], why)
-        rows += [row for row in new if not {WORK, LOAD} & {*row.labels}]
-        left = iter(new)
-        for number, wave in list(waves.items()):
-            try:
-                waves[number] = contests[number].send(list(islice(left, len(wave.points))))
-            except StopIteration as end:
-                found[number] = end.value
-                del waves[number]
-    ended = [found[number] for number in sorted(found)]
+
+    def run_and_keep(points: Sequence[Point], why: str) -> list[PointRow]:
+        new = run(points, why)
+        rows.extend(row for row in new if not {WORK, LOAD} & {*row.labels})
+        return new
+
+    ended = run_side_by_side(contests, run_and_keep)
     return Advice(rows, [each for each, _ in ended], [setting for _, setting in ended])
-
-
-class _Wave(NamedTuple):
-    """Points to run together, and the text to show while they run."""
-
-    why: str
-    points: list[Point]
 
 
 def _contest(
@@ -158,7 +138,7 @@ def _contest(
     if_cpu_bound: Scenario | None,
     *,
     is_brief: bool,
-) -> Generator[_Wave, Sequence[PointRow], tuple[Recommendation, Setting]]:
+) -> Waves[tuple[Recommendation, Setting]]:
     """Yield the points to run, wave by wave. Return the recommendation and its setting at the end."""
     scenario = race.scenario
     is_brief = is_brief or is_large(scenario)
@@ -192,7 +172,7 @@ def _contest(
     stepping = None if is_brief else with_step(race.settings[chosen].apply(race.loaded))
     if stepping is not None:
         labels = {**race.conditions, SETTING: chosen}
-        race.add_rows((yield _Wave("a step of the load", [point_of(stepping, labels, probe="step")])))
+        race.add_rows((yield Wave("a step of the load", [point_of(stepping, labels, probe="step")])))
     found = recommend(race)
     if if_cpu_bound is None:
         return found, race.settings[found.chosen]
@@ -203,9 +183,7 @@ def _contest(
     return msgspec.structs.replace(found, words=words), race.settings[found.chosen]
 
 
-def _if_cpu_bound(
-    other: Race, race: Race, found: Recommendation
-) -> Generator[_Wave, Sequence[PointRow], str]:
+def _if_cpu_bound(other: Race, race: Race, found: Recommendation) -> Waves[str]:
     """Return a sentence on the recommendation if the work is CPU-bound. `other` has no settings yet.
 
     The chosen setting runs against the present one. If it does not win again, or is the present one, all
@@ -226,7 +204,7 @@ def _if_cpu_bound(
     )
 
 
-def _find_limit(race: Race) -> Generator[_Wave, Sequence[PointRow], None]:
+def _find_limit(race: Race) -> Waves[None]:
     """Run the present setting at today's load and at others, until the job's limit is known.
 
     A load that changes with time, and a job whose sources emit as fast as possible, stay as they are.
@@ -234,22 +212,16 @@ def _find_limit(race: Race) -> Generator[_Wave, Sequence[PointRow], None]:
     scenario, labels = race.scenario, {**race.conditions, SETTING: NOW}
     if varies(scenario) or has_unlimited_source(scenario):
         return
-    (row,) = yield _Wave("today's load", [brief_point(scenario, 1.0, {}, labels)])
+    (row,) = yield Wave("today's load", [brief_point(scenario, 1.0, {}, labels)])
     today = load_run(row, 1.0)
     if today is not None and not is_clearly_below_limit(today):
-        (row,) = yield _Wave("today's load", [load_point(scenario, 1.0, {}, labels)])
+        (row,) = yield Wave("today's load", [load_point(scenario, 1.0, {}, labels)])
         today = load_run(row, 1.0)
     if today is None:
         return
-    search = find_headroom(scenario, today, labels)
-    try:
-        points = next(search)
-        while True:
-            points = search.send((yield _Wave("looking for the limit", points)))
-    except StopIteration as end:
-        race.headroom = end.value
+    race.headroom = yield from find_headroom(scenario, today, labels)
     if race.headroom is not None and race.headroom.has_room:
-        race.at_limit = at_load(scenario, race.headroom.beyond, emitted_rates(today.result))
+        race.at_limit = at_load(scenario, race.headroom.beyond)
 
 
 def _headroom_at_limit(race: Race) -> Headroom | None:
@@ -261,7 +233,7 @@ def _headroom_at_limit(race: Race) -> Headroom | None:
     return Headroom(limit=1.0, at_least=1.0, bottleneck=now.bottleneck)
 
 
-def _run_today(race: Race, *, is_brief: bool) -> Generator[_Wave, Sequence[PointRow], None]:
+def _run_today(race: Race, *, is_brief: bool) -> Waves[None]:
     """Run the settings that keep to the limits at today's load, if they were compared at the job's limit."""
     if race.at_limit is None or race.headroom is None:
         return
@@ -279,8 +251,10 @@ def _run_today(race: Race, *, is_brief: bool) -> Generator[_Wave, Sequence[Point
         point(race.settings[name].apply(race.scenario), 1.0, {}, {**race.conditions, SETTING: name})
         for name in names
     ]
-    rows = yield _Wave("today's load", points)
+    rows = yield Wave("today's load", points)
     race.today = {row.labels[SETTING]: row.measures for row in rows if row.measures is not None}
+    runs = zip(names, (load_run(row, 1.0) for row in rows), strict=True)
+    race.behind_today = {name for name, found in runs if found is not None and not found.keeps_up}
 
 
 def _valid(scenario: Scenario, settings: Sequence[Setting]) -> list[Setting]:
@@ -302,9 +276,7 @@ def _valid(scenario: Scenario, settings: Sequence[Setting]) -> list[Setting]:
     return valid
 
 
-def _run(
-    race: Race, settings: Sequence[Setting], seed: int, why: str
-) -> Generator[_Wave, Sequence[PointRow], None]:
+def _run(race: Race, settings: Sequence[Setting], seed: int, why: str) -> Waves[None]:
     """Run the settings that have not run with this seed, the shortest target first."""
     points = [
         point_of(setting.apply(race.loaded), {**race.conditions, SETTING: setting.name}, seed)
@@ -312,7 +284,7 @@ def _run(
         if seed not in race.seeds_of(setting.name)
     ]
     if points:
-        race.add_rows((yield _Wave(why, points)))
+        race.add_rows((yield Wave(why, points)))
 
 
 def _is_beyond(setting: Setting, race: Race) -> bool:

@@ -15,23 +15,24 @@ shared core prevent. So the search ends when the job has kept up with a load jus
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
 import msgspec
 
-from netstack import Result, Scenario, Steady, from_json
+from netstack import GeneratorSpec, Result, Scenario, Steady, from_json
 
 from ..diagnosis.observation import BACK_PRESSURED
 from ..emulating import emulate
-from ..figures.optional_figures import complete, known
-from .load import Rates, at_load, has_unlimited_source, rates_of
+from ..figures.optional_figures import complete, highest, known
+from .load import Rates, at_load, burst_s, has_unlimited_source, rates_of
 from .measures import load_phases
 from .point_rows import PointRow
 from .point_runs import run_point
 from .points import Labels, Point, point_of
 from .settling import EndOnceSettled
+from .waves import Wave, Waves, run_side_by_side
 
 MOST_RUNS = 9
 """Maximum number of runs of the search."""
@@ -42,6 +43,9 @@ _BRIEF_WARMUP_S = 10.0
 _BRIEF_WINDOW_S = 20.0
 _BRIEF_CHECKPOINTS = 5
 """Warm-up and window, in seconds, and checkpoints of a run clearly below the limit, where nothing queues."""
+
+_BURSTS = 5
+"""Minimum number of bursts of a source in the window of a run."""
 
 _ALIKE = 0.8
 """Source subtasks share a bottleneck if the slowest emits at least this part of the mean."""
@@ -122,8 +126,10 @@ class LoadRun(NamedTuple):
 
     @property
     def keeps_up(self) -> bool:
-        """Whether the sources emit all records that arrive."""
-        return self.kept_share >= _KEPT and not has_unlimited_source(self.result.scenario)
+        """Whether the sources emit all records that arrive; a window may lack one burst of its share."""
+        scenario, window = self.result.scenario, self.window
+        least = _KEPT - burst_s(scenario) / (window.to_s - window.from_s)
+        return self.kept_share >= least and not has_unlimited_source(scenario)
 
     def _rates(self) -> Iterator[tuple[float, float]]:
         """Yield the emitted and the arriving records per second of each source subtask, if both are known."""
@@ -137,6 +143,12 @@ class LoadRun(NamedTuple):
     def bottleneck(self) -> Bottleneck:
         """The busiest subtask, among those that do not wait for others to read."""
         return bottleneck_of(self.window)
+
+
+def busy_shares(window: Steady) -> dict[str, float]:
+    """Return the share of the time for which the busiest subtask of each vertex is busy, if it is known."""
+    shares = {vertex.name: highest(vertex.busy_ms_per_s) for vertex in window.vertices}
+    return {name: round(min(1.0, busy / 1e3), 4) for name, busy in shares.items() if busy is not None}
 
 
 def is_clearly_below_limit(run: LoadRun) -> bool:
@@ -183,7 +195,9 @@ Then queues fill during the warm-up, also with settings that raise the limit.
 
 def varies(scenario: Scenario) -> bool:
     """Return whether the load of a job changes with time, so that it has no single headroom."""
-    return bool(load_phases(scenario) or scenario.faults or len(scenario.phases) > 1)
+    sources = [vertex.source for vertex in scenario.vertices]
+    waves = any(isinstance(each, GeneratorSpec) and each.wave_s is not None for each in sources)
+    return bool(waves or load_phases(scenario) or scenario.faults)
 
 
 def cpu_bound_text(headroom: Headroom, if_cpu_bound: Headroom | None) -> str | None:
@@ -212,15 +226,20 @@ def headroom_text(headroom: Headroom) -> str:
 
 def load_point(scenario: Scenario, load: float, emitted: Rates, labels: Labels | None = None) -> Point:
     """Return the point that runs a job at some load."""
-    return point_of(at_load(scenario, load, emitted), {LOAD: f"{load:.4g}", **(labels or {})})
+    loaded = at_load(scenario, load, emitted)
+    least_s = scenario.warmup_s + _BURSTS * burst_s(scenario)
+    if loaded.duration_s < least_s:
+        loaded = loaded.ending_at(least_s)
+    return point_of(loaded, {LOAD: f"{load:.4g}", **(labels or {})})
 
 
 def brief_point(scenario: Scenario, load: float, emitted: Rates, labels: Labels | None = None) -> Point:
     """Return the point that runs a job briefly at a load that it clearly keeps up with."""
     warmup_s = min(scenario.warmup_s, _BRIEF_WARMUP_S)
-    window_s = max(_BRIEF_WINDOW_S, _BRIEF_CHECKPOINTS * (scenario.config.checkpoint_interval_s or 0.0))
+    interval_s = scenario.config.checkpoint_interval_s or 0.0
+    window_s = max(_BRIEF_WINDOW_S, _BRIEF_CHECKPOINTS * interval_s, _BURSTS * burst_s(scenario))
     loaded = at_load(replace(scenario, phases=(), warmup_s=warmup_s), load, emitted)
-    loaded = loaded.ending_at(min(scenario.duration_s, warmup_s + window_s))
+    loaded = loaded.ending_at(min(max(scenario.duration_s, window_s), warmup_s + window_s))
     return point_of(loaded, {LOAD: f"{load:.4g}", **(labels or {})}, probe="brief")
 
 
@@ -232,10 +251,18 @@ def load_run(row: PointRow, load: float) -> LoadRun | None:
     return LoadRun(load, result) if result.steady else None
 
 
-def capacity_of(run: LoadRun) -> Headroom:
-    """Return the headroom that a single run shows, in which clearly more arrived than the job can take."""
-    is_shared = run.kept_share >= _ALIKE * run.total_share
-    capacity = run.load * (run.total_share if is_shared else run.kept_share)
+def capacity_of(run: LoadRun, emitted: Rates) -> Headroom:
+    """Return the headroom that a single run shows, in which clearly more arrived than the job can take.
+
+    `emitted`: records per second that each subtask of a source emits today. They are the load of a job whose
+    sources emit as fast as possible.
+    """
+    if has_unlimited_source(run.result.scenario):
+        after, today = (sum(map(sum, each.values())) for each in (emitted_rates(run.result), emitted))
+        capacity = after / today
+    else:
+        is_shared = run.kept_share >= _ALIKE * run.total_share
+        capacity = run.load * (run.total_share if is_shared else run.kept_share)
     return Headroom(
         limit=float(f"{capacity:.4g}"),
         at_least=0.0,
@@ -260,35 +287,24 @@ def with_load(scenario: Scenario, load: float) -> Scenario:
     return at_load(scenario, load, emitted)
 
 
-Search = Generator[list[Point], Sequence[PointRow], Headroom]
-"""Yields points to run together, gets their rows, and returns the headroom."""
-
-
-def find_headroom(scenario: Scenario, today: LoadRun, labels: Labels | None = None) -> Search:
-    """Search the limit of a job, given its run at today's load.
+def find_headroom(scenario: Scenario, today: LoadRun, labels: Labels | None = None) -> Waves[Headroom | None]:
+    """Search the limit of a job, given its run at today's load; None: a run failed before it was known.
 
     A job that does not keep up with today's load has a limit below 1. Its sources have rates. `labels` are
     those of all points.
     """
-    emitted = emitted_rates(today.result)
     runs = [today]
-    while len(runs) < MOST_RUNS:
-        loads = [load for load in _next_loads(runs) if load <= MOST_LOAD]
-        if not loads:
-            break
-        rows = yield [load_point(scenario, load, emitted, labels) for load in loads]
+    while len(runs) < MOST_RUNS and (loads := _next_loads(runs)):
+        points = [load_point(scenario, load, {}, labels) for load in loads]
+        rows = yield Wave("looking for the limit", points)
         found = known(load_run(row, load) for row, load in zip(rows, loads, strict=True))
-        if not found:
-            break
+        if len(found) < len(loads):
+            return None
         runs += found
     kept, lost = _sides(runs)
     if lost is None:
-        return Headroom(
-            limit=kept.load if kept else 1.0,
-            at_least=kept.load if kept else 0.0,
-            bottleneck=(kept or today).bottleneck,
-            is_bounded=False,
-        )
+        assert kept is not None
+        return Headroom(limit=kept.load, at_least=kept.load, bottleneck=kept.bottleneck, is_bounded=False)
     limit = _capacity(lost)
     if kept is not None and kept.load >= limit:
         # All source subtasks kept up with more than the slowest one then emitted: they share the bottleneck.
@@ -315,14 +331,10 @@ def headroom_of(scenario: Scenario, today: Result | None = None) -> Headroom | N
     run = load_run(run_point(load_point(scenario, 1.0, {})), 1.0) if today is None else LoadRun(1.0, today)
     if run is None or not run.result.steady:
         return None
-    search = find_headroom(scenario, run)
-    try:
-        points = next(search)
-        while True:
-            points = search.send([run_point(point) for point in points])
-    except StopIteration as end:
-        found: Headroom = end.value
-        return found
+    (found,) = run_side_by_side(
+        [find_headroom(scenario, run)], lambda points, why: [run_point(point) for point in points]
+    )
+    return found
 
 
 def _sides(runs: Sequence[LoadRun]) -> tuple[LoadRun | None, LoadRun | None]:
@@ -361,4 +373,5 @@ def _next_loads(runs: Sequence[LoadRun]) -> list[float]:
         loads = []
     least = 0.0 if kept is None else (1 + _PRECISION / 2) * kept.load
     most = float("inf") if lost is None else (1 - _PRECISION / 4) * lost.load
-    return [round(load, 4) for load in loads if least <= load <= most]
+    within = {round(min(load, MOST_LOAD), 4) for load in loads}
+    return sorted(load for load in within if least <= load <= most)

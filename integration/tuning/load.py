@@ -39,6 +39,12 @@ def rates_of(source: Vertex) -> list[float]:
     return [source.rate(subtask) for subtask in range(max(1, source.parallelism))]
 
 
+def burst_s(scenario: Scenario) -> float:
+    """Return the longest period of bursts of a source, in seconds; 0: no source emits in bursts."""
+    sources = (vertex.source for vertex in scenario.vertices)
+    return max((each.burst_s or 0.0 for each in sources if isinstance(each, GeneratorSpec)), default=0.0)
+
+
 def at_load(scenario: Scenario, factor: float, emitted: Rates | None = None) -> Scenario:
     """Return a scenario whose sources have `factor` times today's load.
 

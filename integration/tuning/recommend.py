@@ -177,9 +177,6 @@ PRICES = {
 }
 """Costs of a mechanism that no figure shows, each as a sentence."""
 
-WORTH_SHARE_TODAY = 0.02
-"""A setting costs throughput at today's load if it loses more than this share."""
-
 OWN = (None, FLINK)
 """Policies that the recommendation may choose: the job's own (None), and Flink's."""
 
@@ -206,6 +203,8 @@ class Race:
     """The job with more load than it can take; None: today's load is the one that counts."""
     today: dict[str, Measures] = field(default_factory=dict)
     """Figures at today's load by setting, if the contest is at the limit."""
+    behind_today: set[str] = field(default_factory=set)
+    """Settings with which the job does not keep up with today's load."""
     left_out: list[str] = field(default_factory=list)
 
     @property
@@ -291,9 +290,8 @@ class Race:
         now, setting = self.today.get(NOW), self.today.get(name)
         if now is None or setting is None or name == NOW:
             return None
-        share = quotient(setting.throughput_per_s, now.throughput_per_s)
-        if share is not None and share < 1 - WORTH_SHARE_TODAY:
-            return f"throughput falls to {100 * share:.1f} %"
+        if name in self.behind_today and NOW not in self.behind_today:
+            return "the job does not keep up"
         for what, name_of in (("checkpoints", "end_to_end_ms"), ("records", "record_delay_ms")):
             before, after = getattr(now, name_of), getattr(setting, name_of)
             slower = before is not None and after is not None and after - before >= WORTH_MS

@@ -20,7 +20,7 @@ from netstack import AtTime, CheckpointResult, Outage, Recorder, Result, Scenari
 
 from ..errors import UsageError
 from ..figures.optional_figures import known
-from .load import has_unlimited_source, rates_of
+from .load import burst_s, has_unlimited_source, rates_of
 from .measures import EXPIRED
 
 MOST_CATCH_UP_S = 1800.0
@@ -33,7 +33,7 @@ _AFTER_S = 20.0
 _LONGER = 1.5
 """The run is planned to last this multiple of the expected time to catch up."""
 _PENDING_S = 1.0
-"""The job has caught up once at most the records of this many seconds are pending."""
+"""The job has caught up once at most the records of this many seconds are pending, beside a burst."""
 
 
 class RestartDrill(msgspec.Struct, frozen=True, kw_only=True):
@@ -109,7 +109,7 @@ class EndOnceCaughtUp:
         self._over_s = outage_times(scenario)[1]
         self._asked = scenario.duration_s
         self._sources = [number for number, vertex in enumerate(scenario.vertices) if vertex.source]
-        self._allowed = _PENDING_S * _arriving(scenario)
+        self._allowed = _hardly_pending(scenario)
         self._tail_s = max(_AFTER_S, 2 * (scenario.config.checkpoint_interval_s or 0.0))
         self._ends_at: float | None = None
 
@@ -123,9 +123,10 @@ class EndOnceCaughtUp:
         return self._asked if self._ends_at is None else self._ends_at
 
 
-def _arriving(scenario: Scenario) -> float:
-    """Return the records per second that arrive for all sources."""
-    return sum(sum(rates_of(vertex)) for vertex in scenario.vertices if vertex.source is not None)
+def _hardly_pending(scenario: Scenario) -> float:
+    """Return the number of records that may be pending once a job has caught up, with a burst."""
+    arriving = sum(sum(rates_of(vertex)) for vertex in scenario.vertices if vertex.source is not None)
+    return (_PENDING_S + burst_s(scenario)) * arriving
 
 
 def drill_of(setting: str, result: Result) -> RestartDrill:
@@ -134,7 +135,7 @@ def drill_of(setting: str, result: Result) -> RestartDrill:
     stopped, over = outage_times(scenario)
     times, pending = backlog(result)
     after = times > over
-    caught_up_at, emulated_until = _caught_up(times[after], pending[after], _PENDING_S * _arriving(scenario))
+    caught_up_at, emulated_until = _caught_up(times[after], pending[after], _hardly_pending(scenario))
     end = result.emulated_seconds if caught_up_at is None else min(emulated_until, caught_up_at)
     meanwhile = [each for each in result.checkpoints if over <= each.t < end]
     before = _times([each for each in result.checkpoints if each.t < stopped])
@@ -145,7 +146,7 @@ def drill_of(setting: str, result: Result) -> RestartDrill:
         setting=setting,
         down_s=round(over - stopped, 6),
         caught_up_s=None if caught_up_at is None else round(caught_up_at - over, 1),
-        emulated_s=round(emulated_until - over, 1),
+        emulated_s=round(max(0.0, emulated_until - over), 1),
         most_pending=float(known_pending.max()) if known_pending.size else None,
         checkpoints_completed=sum(each.completed for each in meanwhile),
         checkpoints_expired=sum(each.failure == EXPIRED for each in failed),

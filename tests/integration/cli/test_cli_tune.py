@@ -18,6 +18,7 @@ from integration.number_text import milliseconds
 from integration.present.console import WIDTH
 from integration.tuning.change_package import FILES, read_package
 from tests.integration.flink.flink_cluster import replayed
+from tests.integration.tuning import changed_job
 from tests.integration.tuning.made_up import SCENARIO as MADE_UP
 from tests.integration.tuning.made_up import measures, recommendation
 
@@ -244,13 +245,13 @@ def test_without_a_change_there_is_no_package_and_an_older_one_is_named(
     folder = tmp_path / "change"
     kept = recommendation(lambda name, seed: measures(300.0))
     nothing = "wrote no change package, because the recommendation changes no option of Flink"
-    assert command_tune._write_package(folder, [kept], job) is None
+    assert command_tune._write_package(folder, [kept], job, 1.0) is None
     assert capsys.readouterr().err == f"{nothing}\n"
     assert not folder.exists()
     changed = recommendation()
-    assert command_tune._write_package(folder, [changed], job) == folder
+    assert command_tune._write_package(folder, [changed], job, 1.0) == folder
     capsys.readouterr()
-    assert command_tune._write_package(folder, [kept], job) is None
+    assert command_tune._write_package(folder, [kept], job, 1.0) is None
     assert capsys.readouterr().err == f"{nothing}; {folder} is of an earlier call\n"
     for several, why in (
         ([changed, changed], "there are several recommendations"),
@@ -259,8 +260,17 @@ def test_without_a_change_there_is_no_package_and_an_older_one_is_named(
             "the recommendation holds for heartbeat.timeout 5 s only",
         ),
     ):
-        assert command_tune._write_package(tmp_path / "other", several, job) is None
+        assert command_tune._write_package(tmp_path / "other", several, job, 1.0) is None
         assert capsys.readouterr().err == f"wrote no change package, because {why}\n"
+
+
+def test_a_promise_for_another_load_than_that_of_the_job_is_not_given(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    imported = changed_job.read(changed_job.cluster())
+    job = job_to_run.JobToRun(imported.scenario, [], [], [], imported=imported)
+    assert command_tune._write_package(tmp_path / "change", [recommendation()], job, 1.5) is None
+    assert "its promise would be for 1.5 times the load that the job has" in capsys.readouterr().err
 
 
 @pytest.mark.long

@@ -14,8 +14,8 @@ from integration.tuning.point_rows import PointRow
 from integration.tuning.point_runs import run_point
 from integration.tuning.points import Point
 from integration.tuning.settings import NOW
-from netstack import Machine
-from tests.integration.tuning.paced_job import JOB, LIMIT
+from netstack import Edge, Machine, Vertex
+from tests.integration.tuning.paced_job import JOB, LIMIT, UNLIMITED
 
 LOADS = (0.5, 1.0, 3.0)
 
@@ -102,3 +102,16 @@ def test_a_load_that_changes_has_no_single_headroom() -> None:
 def test_it_has_the_limit_of_cpu_bound_work(made: Forecast) -> None:
     assert made.if_cpu_bound is not None
     assert made.if_cpu_bound.limit == pytest.approx(LIMIT, rel=0.1)
+
+
+def test_a_job_without_a_rate_is_measured_by_what_it_emits_today() -> None:
+    """The work of the second vertex takes almost as long, so one more subtask of the first gains little."""
+    next_best = Vertex(name="after", service=((0.0, 0.0024),))
+    edges = (*UNLIMITED.edges, Edge(source="work", target="after"))
+    made = forecast(replace(UNLIMITED, vertices=(*UNLIMITED.vertices, next_best), edges=edges), here).forecast
+    assert made.now.headroom.limit == 1.0
+    assert made.scaling is not None
+    assert (made.scaling.vertex, made.scaling.limiting) == ("work", "after")
+    assert made.scaling.limit == pytest.approx(0.0025 / 0.0024, rel=0.03)
+    assert made.scaling.autoscaler == 2, "it is always busy"
+    assert [point.load for point in made.now.points if point.keeps_up] == [0.5]

@@ -7,16 +7,24 @@ from dataclasses import replace
 import pytest
 
 from integration.tuning.headroom import (
+    MOST_LOAD,
     Bottleneck,
     Headroom,
     brief_point,
+    capacity_of,
     cpu_bound_text,
+    emitted_rates,
+    find_headroom,
     headroom_of,
     headroom_text,
     load_point,
+    load_run,
     with_load,
 )
 from integration.tuning.load import at_load, rates_of
+from integration.tuning.point_rows import failed_row
+from integration.tuning.point_runs import run_point
+from integration.tuning.waves import run_side_by_side
 from netstack import Edge, GeneratorSpec, Keys, Machine, Scenario, Vertex
 from tests.integration.tuning.paced_job import JOB, LIMIT, UNLIMITED
 
@@ -142,3 +150,50 @@ def test_the_limit_of_cpu_bound_work_is_said_where_it_differs() -> None:
     )
     assert cpu_bound_text(waits, Headroom(limit=1.9, at_least=1.9, bottleneck=WORK)) is None
     assert cpu_bound_text(waits, None) is None
+
+
+def test_the_highest_load_that_is_tried_is_64_times_todays() -> None:
+    job = replace(
+        JOB,
+        duration_s=10.0,
+        vertices=(
+            Vertex(name="orders", source=GeneratorSpec(record_bytes=1000, rates=(0.5,))),
+            Vertex(name="work", service=((0.0, 1e-4),)),
+        ),
+    )
+    headroom = found(job)
+    assert (headroom.limit, headroom.is_bounded) == (MOST_LOAD, False)
+
+
+@pytest.mark.parametrize("period_s", [0.5, 7.0, 15.0])
+def test_bursts_of_a_source_are_no_lack_of_capacity(period_s: float) -> None:
+    """A window contains whole bursts only, so fewer or more records than its share."""
+    bursts = GeneratorSpec(record_bytes=1000, rates=(250.0,), burst_s=period_s)
+    headroom = found(replace(JOB, vertices=(Vertex(name="orders", source=bursts), JOB.vertices[1])))
+    assert headroom.limit == pytest.approx(LIMIT, rel=0.1)
+
+
+def test_a_wave_of_the_load_has_no_single_headroom() -> None:
+    wave = GeneratorSpec(record_bytes=1000, rates=(250.0,), wave_s=10.0)
+    assert headroom_of(replace(JOB, vertices=(Vertex(name="orders", source=wave), JOB.vertices[1]))) is None
+
+
+def test_the_limit_is_unknown_if_a_run_fails() -> None:
+    row = run_point(load_point(JOB, 1.0, {}))
+    today = load_run(row, 1.0)
+    assert today is not None
+    failing = [find_headroom(JOB, today)]
+    assert run_side_by_side(failing, lambda points, why: [failed_row(each, "killed") for each in points]) == [
+        None
+    ]
+
+
+def test_without_a_rate_the_capacity_is_the_share_of_what_is_emitted_today() -> None:
+    today = load_run(run_point(load_point(UNLIMITED, 1.0, {})), 1.0)
+    faster = replace(JOB.vertices[1], service=((0.0, 0.002),))
+    after = load_run(
+        run_point(load_point(replace(UNLIMITED, vertices=(UNLIMITED.vertices[0], faster)), 1.0, {})), 1.0
+    )
+    assert today is not None
+    assert after is not None
+    assert capacity_of(after, emitted_rates(today.result)).limit == pytest.approx(1.25, rel=0.03)

@@ -9,7 +9,7 @@ import pytest
 from integration.emulating import emulate
 from integration.errors import UsageError
 from integration.tuning.restart_drill import EndOnceCaughtUp, RestartDrill, drill_of, drill_scenario
-from netstack import NetworkConfig, Result, Scenario, with_options
+from netstack import GeneratorSpec, NetworkConfig, Result, Scenario, Vertex, with_options
 from tests.integration.tuning.paced_job import JOB, LIMIT, UNLIMITED
 
 DOWN_S = 30.0
@@ -77,3 +77,12 @@ def test_a_job_that_cannot_have_a_drill(job: Scenario, says: str) -> None:
 def test_an_outage_has_a_length() -> None:
     with pytest.raises(UsageError, match="must be more than 0"):
         drill_scenario(JOB, 0.0, LIMIT)
+
+
+def test_a_burst_that_has_just_come_is_no_backlog() -> None:
+    bursts = GeneratorSpec(record_bytes=1000, rates=(250.0,), burst_s=8.0)
+    found = drill_of(
+        "now", run(replace(JOB, vertices=(Vertex(name="orders", source=bursts), JOB.vertices[1])))
+    )
+    assert found.caught_up_s == pytest.approx(DOWN_S / (LIMIT - 1), rel=0.35), "to a burst"
+    assert found.emulated_s == found.caught_up_s

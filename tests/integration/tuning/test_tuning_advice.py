@@ -370,8 +370,8 @@ def replace_chosen(found: Recommendation) -> Recommendation:
 def test_a_setting_that_costs_at_todays_load_is_not_chosen() -> None:
     """At the limit, target 100 ms is fastest, but at today's load records wait longer with it."""
 
-    def at_limit(today: dict[str, Measures]) -> str | None:
-        race = Race(SCENARIO, Constraints(), {}, today=today)
+    def at_limit(today: dict[str, Measures], *behind: str) -> str | None:
+        race = Race(SCENARIO, Constraints(), {}, today=today, behind_today={*behind})
         race.add_settings(first_settings(SCENARIO))
         rows = Cluster()([point_of(SCENARIO, {SETTING: name}) for name in race.settings], "")
         race.add_rows(rows)
@@ -382,4 +382,5 @@ def test_a_setting_that_costs_at_todays_load_is_not_chosen() -> None:
     same = measures(100.0)
     assert at_limit({NOW: same, chosen: measures(110.0)}) == chosen, "by chance"
     assert at_limit({NOW: same, chosen: measures(300.0)}) != chosen
-    assert at_limit({NOW: same, chosen: measures(100.0, rate=380.0)}) != chosen
+    assert at_limit({NOW: same, chosen: same}, chosen) != chosen, "it does not keep up"
+    assert at_limit({NOW: same, chosen: same}, chosen, NOW) == chosen, "nor does the present setting"
