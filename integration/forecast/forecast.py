@@ -32,7 +32,7 @@ from ..tuning.headroom import (
     load_run,
     varies,
 )
-from ..tuning.load import Rates, has_unlimited_source
+from ..tuning.load import has_unlimited_source
 from ..tuning.point_rows import PointRow
 from ..tuning.points import Point, point_of
 from ..tuning.recommend import Recommendation
@@ -54,6 +54,9 @@ _NEAR, _NEAREST = 0.9, 0.985
 """Load next below the limit in the curve, relative to the limit; a higher one that has run replaces it, up to
 the second share.
 """
+
+_CLEARLY = 1.02
+"""Loads above the limit are in the curve from this multiple of it on."""
 
 CPU_BOUND = "if CPU-bound"
 """Label of the runs of a job with CPU-bound work, where this is unknown."""
@@ -150,13 +153,17 @@ def forecast(
     headroom = recommendation.headroom
     drill = None if down_s is None else drill_scenario(scenario, down_s, headroom.limit)
     settings = {NOW: scenario} | {chosen.name: chosen.apply(scenario)}
-    now = _Present(headroom, _emitted_today(scenario, run))
-    searches = [_curve(varied, name, loads, now) for name, varied in settings.items()]
+    point = brief_point if headroom.is_below(1.0) else load_point
+    (row,) = run([point(scenario, 1.0, {})], _WHY)
+    today = load_run(row, 1.0)
+    if today is None:
+        raise UsageError([f"{scenario.name}: the job did not run at today's load", _failure(row)])
+    searches = [_curve(varied, name, loads, headroom, today) for name, varied in settings.items()]
     vertex = headroom.bottleneck.vertex
     grown = None
     if headroom.is_bounded and scenario.vertex(vertex).parallelism != FROM_SOURCE:
         grown = scaled(settings[chosen.name], vertex)
-        searches.append(_curve(grown, ONE_MORE, (), now))
+        searches.append(_curve(grown, ONE_MORE, (), headroom, today))
     if if_cpu_bound is not None and not has_unlimited_source(if_cpu_bound):
         searches.append(_limit_of(if_cpu_bound))
     failures: list[str] = []
@@ -191,23 +198,6 @@ def forecast(
     return Forecasted(found, rows)
 
 
-class _Present(NamedTuple):
-    """A job with its present setting at today's load."""
-
-    headroom: Headroom
-    emitted: Rates
-    """Records per second that each subtask of a source emits."""
-
-
-def _emitted_today(scenario: Scenario, run: RunPoints) -> Rates:
-    """Return what sources that emit as fast as possible emit today; empty: all sources have a rate."""
-    if not has_unlimited_source(scenario):
-        return {}
-    (row,) = run([load_point(scenario, 1.0, {})], "today's load")
-    today = load_run(row, 1.0)
-    return {} if today is None else emitted_rates(today.result)
-
-
 def _remembering(run: RunPoints) -> RunPoints:
     """Return a function that runs each point only once, although several parts of a forecast need it."""
     rows: dict[str, PointRow] = {}
@@ -221,13 +211,16 @@ def _remembering(run: RunPoints) -> RunPoints:
     return once
 
 
-def _curve(scenario: Scenario, name: str, loads: Sequence[float], now: _Present) -> Waves[Curve | None]:
+def _curve(
+    scenario: Scenario, name: str, loads: Sequence[float], headroom: Headroom, now: LoadRun
+) -> Waves[Curve | None]:
     """Return the curve of a job with one setting; None: it did not run at today's load or at its limit.
 
-    `now` is the job with its present setting. With another one, a run with more than it can take shows the
-    limit. A job whose sources emit as fast as possible is at its limit at today's load and above.
+    `headroom` is that of the job with its present setting, and `now` its run at today's load. With another
+    setting, a run with more than the job can take shows the limit. A job whose sources emit as fast as
+    possible is at its limit at today's load and above.
     """
-    labels, headroom = {SETTING: name}, now.headroom
+    labels, emitted = {SETTING: name}, emitted_rates(now.result)
     is_unlimited = has_unlimited_source(scenario)
     point = brief_point if headroom.is_below(1.0) else load_point
     beyond = headroom.beyond if headroom.is_bounded else headroom.limit
@@ -239,7 +232,7 @@ def _curve(scenario: Scenario, name: str, loads: Sequence[float], now: _Present)
     today, at_limit = load_run(row_today, 1.0), load_run(row_beyond, beyond)
     if today is None or at_limit is None:
         return None
-    own = headroom if name == NOW else capacity_of(at_limit, now.emitted)
+    own = headroom if name == NOW else capacity_of(at_limit, now)
     near = float(f"{_NEAR * own.limit:.3g}")
     if near < own.at_least <= _NEAREST * own.limit:
         near = own.at_least
@@ -248,7 +241,7 @@ def _curve(scenario: Scenario, name: str, loads: Sequence[float], now: _Present)
     runs = {} if is_unlimited else {1.0: (today, row_today)}
     listed = sorted(wanted)
     points = [
-        (brief_point if own.is_below(load) else load_point)(scenario, load, now.emitted, labels)
+        (brief_point if own.is_below(load) else load_point)(scenario, load, emitted, labels)
         for load in listed
     ]
     rows = (yield Wave(_WHY, points)) if points else ()
@@ -256,7 +249,7 @@ def _curve(scenario: Scenario, name: str, loads: Sequence[float], now: _Present)
         if (found := load_run(row, load)) is not None:
             runs[load] = (found, row)
     if own.is_bounded:  # the run beyond the limit stands for all loads that the job cannot take
-        above = {own.limit, *(load for load in loads if load > own.limit)}
+        above = {own.limit, *(load for load in loads if load > _CLEARLY * own.limit)}
         runs |= {load: (at_limit, row_beyond) for load in above if load != 1.0 or not own.has_room}
     else:
         runs[beyond] = (at_limit, row_beyond)

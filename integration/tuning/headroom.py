@@ -6,11 +6,11 @@ it is, and how far away:
 
 - Below the limit, the busiest subtask is busy for a share of the time, and the limit is about the load
   divided by this share.
-- Above the limit, the sources emit a share of what arrives, and the limit is about the load times this share.
+- Above the limit, the busiest vertex processes as many records as it can, and compared with a run below the
+  limit, its rate tells which load that is.
 
-Just above the limit, queues take minutes to fill, so the second estimate comes from a run clearly above it.
-The first one is exact only if the busy time is proportional to the load, which fuller buffers and work on a
-shared core prevent. So the search ends when the job has kept up with a load just below the limit.
+The first estimate is exact only if the busy time is proportional to the load, which fuller buffers and work
+on a shared core prevent. So the search ends when the job has kept up with a load just below the limit.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from netstack import GeneratorSpec, Result, Scenario, Steady, from_json
 
 from ..diagnosis.observation import BACK_PRESSURED
 from ..emulating import emulate
-from ..figures.optional_figures import complete, highest, known
+from ..figures.optional_figures import complete, highest, known, quotient, total
 from .load import Rates, at_load, burst_s, has_unlimited_source, rates_of
 from .measures import load_phases
 from .point_rows import PointRow
@@ -47,8 +47,8 @@ _BRIEF_CHECKPOINTS = 5
 _BURSTS = 5
 """Minimum number of bursts of a source in the window of a run."""
 
-_ALIKE = 0.8
-"""Source subtasks share a bottleneck if the slowest emits at least this part of the mean."""
+_ALWAYS_BUSY = 0.995
+"""A subtask that is busy for at least this share of the time has no time left."""
 _CLEARLY_FREE = 0.85
 """A job whose busiest subtask is busy for less than this share of the time is clearly below its limit."""
 
@@ -119,17 +119,21 @@ class LoadRun(NamedTuple):
         return min([1.0, *shares])
 
     @property
-    def total_share(self) -> float:
-        """Share of all arriving records that the sources emit together; 1: all, or unknown."""
-        rates = list(self._rates())
-        return min(1.0, sum(out for out, _ in rates) / sum(rate for _, rate in rates)) if rates else 1.0
-
-    @property
     def keeps_up(self) -> bool:
-        """Whether the sources emit all records that arrive; a window may lack one burst of its share."""
+        """Whether the sources emit all records that arrive, and no subtask is always busy.
+
+        Large queues take minutes to fill, and until then the sources emit more than is processed. A window
+        may lack one burst of its share.
+        """
         scenario, window = self.result.scenario, self.window
         least = _KEPT - burst_s(scenario) / (window.to_s - window.from_s)
-        return self.kept_share >= least and not has_unlimited_source(scenario)
+        has_time = self.bottleneck.busy_share < _ALWAYS_BUSY
+        return has_time and self.kept_share >= least and not has_unlimited_source(scenario)
+
+    def rate(self, vertex: str) -> float:
+        """Return the records per second that a vertex reads, or that a source emits; 0: unknown."""
+        steady = next(each for each in self.window.vertices if each.name == vertex)
+        return total(steady.records_in_per_s) or total(steady.records_out_per_s) or 0.0
 
     def _rates(self) -> Iterator[tuple[float, float]]:
         """Yield the emitted and the arriving records per second of each source subtask, if both are known."""
@@ -251,20 +255,13 @@ def load_run(row: PointRow, load: float) -> LoadRun | None:
     return LoadRun(load, result) if result.steady else None
 
 
-def capacity_of(run: LoadRun, emitted: Rates) -> Headroom:
+def capacity_of(run: LoadRun, reference: LoadRun) -> Headroom:
     """Return the headroom that a single run shows, in which clearly more arrived than the job can take.
 
-    `emitted`: records per second that each subtask of a source emits today. They are the load of a job whose
-    sources emit as fast as possible.
+    `reference` is a run at a load that its job takes.
     """
-    if has_unlimited_source(run.result.scenario):
-        after, today = (sum(map(sum, each.values())) for each in (emitted_rates(run.result), emitted))
-        capacity = after / today
-    else:
-        is_shared = run.kept_share >= _ALIKE * run.total_share
-        capacity = run.load * (run.total_share if is_shared else run.kept_share)
     return Headroom(
-        limit=float(f"{capacity:.4g}"),
+        limit=float(f"{_capacity(run, reference):.4g}"),
         at_least=0.0,
         bottleneck=run.bottleneck,
         is_bounded=not run.keeps_up,
@@ -305,10 +302,7 @@ def find_headroom(scenario: Scenario, today: LoadRun, labels: Labels | None = No
     if lost is None:
         assert kept is not None
         return Headroom(limit=kept.load, at_least=kept.load, bottleneck=kept.bottleneck, is_bounded=False)
-    limit = _capacity(lost)
-    if kept is not None and kept.load >= limit:
-        # All source subtasks kept up with more than the slowest one then emitted: they share the bottleneck.
-        limit = max(kept.load, min(lost.load * lost.total_share, _when_busy(kept)))
+    limit = _capacity(lost, kept)
     return Headroom(
         limit=float(f"{limit:.4g}"),
         at_least=kept.load if kept else 0.0,
@@ -348,9 +342,17 @@ def _load(run: LoadRun) -> float:
     return run.load
 
 
-def _capacity(lost: LoadRun) -> float:
-    """Return the load that a job took in a run in which more arrived, as its slowest source subtask shows."""
-    return lost.load * lost.kept_share
+def _capacity(lost: LoadRun, kept: LoadRun | None) -> float:
+    """Return the load that a job took in a run in which more arrived.
+
+    Its busiest vertex then processes as much as it can. The rate of this vertex in a run that the job kept up
+    with tells for which load that is. Without such a run, the slowest source subtask tells it.
+    """
+    if kept is None:
+        return lost.load * lost.kept_share
+    vertex = lost.bottleneck.vertex
+    share = quotient(lost.rate(vertex), kept.rate(vertex))
+    return kept.load if share is None else max(kept.load, kept.load * share)
 
 
 def _when_busy(kept: LoadRun) -> float:
@@ -364,11 +366,8 @@ def _next_loads(runs: Sequence[LoadRun]) -> list[float]:
     if lost is None:
         assert kept is not None
         loads = [_BELOW * _when_busy(kept), _ABOVE * _when_busy(kept)]
-    elif kept is None or kept.load < (1 - _PRECISION) * _capacity(lost):
-        loads = [_BELOW * _capacity(lost)]
-    elif _when_busy(kept) > (1 + _PRECISION) * max(_capacity(lost), kept.load):
-        # Several sources share a vertex, and one of them lost more than its part.
-        loads = [min(_BELOW * _when_busy(kept), (kept.load + lost.load) / 2)]
+    elif kept is None or kept.load < (1 - _PRECISION) * _capacity(lost, kept):
+        loads = [_BELOW * _capacity(lost, kept)]
     else:
         loads = []
     least = 0.0 if kept is None else (1 + _PRECISION / 2) * kept.load

@@ -267,7 +267,7 @@ def test_without_a_change_there_is_no_package_and_an_older_one_is_named(
 def test_a_promise_for_another_load_than_that_of_the_job_is_not_given(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    imported = changed_job.read(changed_job.cluster())
+    imported = changed_job.read(changed_job.cluster({}))
     job = job_to_run.JobToRun(imported.scenario, [], [], [], imported=imported)
     assert command_tune._write_package(tmp_path / "change", [recommendation()], job, 1.5) is None
     assert "its promise would be for 1.5 times the load that the job has" in capsys.readouterr().err

@@ -13,7 +13,6 @@ from integration.tuning.headroom import (
     brief_point,
     capacity_of,
     cpu_bound_text,
-    emitted_rates,
     find_headroom,
     headroom_of,
     headroom_text,
@@ -188,7 +187,7 @@ def test_the_limit_is_unknown_if_a_run_fails() -> None:
     ]
 
 
-def test_without_a_rate_the_capacity_is_the_share_of_what_is_emitted_today() -> None:
+def test_without_a_rate_the_limit_follows_from_what_is_processed_today() -> None:
     today = load_run(run_point(load_point(UNLIMITED, 1.0, {})), 1.0)
     faster = replace(JOB.vertices[1], service=((0.0, 0.002),))
     after = load_run(
@@ -196,4 +195,12 @@ def test_without_a_rate_the_capacity_is_the_share_of_what_is_emitted_today() -> 
     )
     assert today is not None
     assert after is not None
-    assert capacity_of(after, emitted_rates(today.result)).limit == pytest.approx(1.25, rel=0.03)
+    assert capacity_of(after, today).limit == pytest.approx(1.25, rel=0.03)
+
+
+def test_a_queue_that_takes_minutes_to_fill_hides_no_limit() -> None:
+    """Records of 12 bytes: a buffer takes seconds, so the source emits for minutes more than is processed."""
+    tiny = GeneratorSpec(record_bytes=8, rates=(100.0,))
+    slow = replace(JOB.vertices[1], service=((0.0, 0.003),))
+    headroom = found(replace(JOB, vertices=(Vertex(name="orders", source=tiny), slow)))
+    assert headroom.limit == pytest.approx(1 / (100 * 0.003), rel=0.03)
