@@ -28,7 +28,7 @@ _HEADS = ("records", "check-\npoint", "95 %", "worst", "record", "in flight", "b
 
 
 KEYS = "The keys of each present subtask count as evenly spread; a single hot key cannot be divided."
-"""What one more subtask assumes of a job whose records are distributed by keys."""
+"""Assumption about a job whose records are distributed by keys, when it gets one more subtask."""
 
 
 def forecast_words(forecast: Forecast) -> list[str]:

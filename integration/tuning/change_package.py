@@ -194,7 +194,7 @@ class LoadFigures(NamedTuple):
     """Emulated figures of a setting at the load for which a package makes its promise."""
 
     figures: Mapping[str, Estimate]
-    """By field of `Measures`."""
+    """The figures, by field of `Measures`."""
     throughput_share: Estimate | None
     """Throughput as a share of that of the present setting."""
 
@@ -206,8 +206,8 @@ ALL_THAT_ARRIVES = Estimate(1.0, None, None, 1, 1)
 def promised_load(setting: SettingSummary) -> LoadFigures:
     """Return the emulated figures of a setting that a package promises: those at today's load.
 
-    If it has only others, the job is at its limit today. Below the limit, a job reads all
-    that arrives with any setting.
+    If it has only others, the job is at its limit today. Below the limit, a job reads all that arrives with
+    any setting.
     """
     if setting.today:
         return LoadFigures(setting.today, ALL_THAT_ARRIVES)

@@ -76,7 +76,7 @@ class Bottleneck(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Headroom(msgspec.Struct, frozen=True, kw_only=True):
-    """How much load a job can take."""
+    """Load that a job can take, with the subtask that limits it."""
 
     limit: float
     """Highest load that the job can take, as a multiple of today's."""

@@ -37,7 +37,7 @@ _PENDING_S = 1.0
 
 
 class RestartDrill(msgspec.Struct, frozen=True, kw_only=True):
-    """What happens while a job catches up after an outage; times in seconds, None: unknown."""
+    """Events while a job catches up after an outage; times in seconds, None: unknown."""
 
     setting: str
     """Name of the setting of the job."""

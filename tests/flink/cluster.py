@@ -537,7 +537,7 @@ def _start(software: Software, layout: Layout, folder: Path, processes: Processe
 
 
 def steps_file(folder: Path, task_manager: str) -> Path:
-    """Where a task manager writes its steps of debloating."""
+    """File into which a task manager writes its steps of debloating."""
     return folder / f"{task_manager}.steps"
 
 

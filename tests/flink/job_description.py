@@ -92,7 +92,7 @@ POLICIES = STUDIED
 """Those that the agent knows."""
 
 SERIALIZED_BYTES = 13
-"""What Flink adds to a generated array of bytes: tag, timestamp, and the length of the array."""
+"""Bytes that Flink adds to a generated array: tag, timestamp, and the length of the array."""
 
 LEAST_RECORD_BYTES = SERIALIZED_BYTES + 8
 

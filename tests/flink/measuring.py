@@ -445,7 +445,7 @@ def check_agent(running: Cluster) -> None:
 
 
 class Load:
-    """The cores that anybody but the cluster takes: on a busy machine delays come out longer."""
+    """The cores that other processes than the cluster's take: on a busy machine, delays are longer."""
 
     def __init__(self) -> None:
         self.of_others: float | None = None

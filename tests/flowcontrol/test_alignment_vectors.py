@@ -52,7 +52,7 @@ class Gate:
                     self.blocked_upstream.remove(action.channel)
 
     def seen(self, key: str) -> Any:
-        """What `key` of an `expect` object means here."""
+        """The value that `key` of an `expect` object stands for."""
         aligner = self.aligner
         if key == "bytes_during_alignment":
             return self.aligned_bytes

@@ -46,7 +46,7 @@ async def socket_streams() -> tuple[trio.SocketStream, trio.SocketStream]:
 
 
 class LogLines(logging.Handler):
-    """The lines that the network logs, for whoever waits for them."""
+    """The lines that the network logs, for a test that waits for them."""
 
     def __init__(self) -> None:
         super().__init__()

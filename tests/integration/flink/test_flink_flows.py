@@ -438,7 +438,7 @@ class TestTheMinuteBefore:
 
 
 class TestFewRecordsWhileWatched:
-    """What was counted since the start says little of now: it holds a backlog, or code that was compiled."""
+    """Counts since the start say little of now: they include a backlog, or slow code not yet compiled."""
 
     JOB = job(edge_to("source", "map", "REBALANCE"), edge_to("map", "sink", "REBALANCE"))
 

@@ -181,7 +181,7 @@ async def served(cluster: Cluster) -> AsyncIterator[tuple[LabServer, Browser]]:
 
 
 async def in_state(page: Any, state: str) -> dict[str, Any]:
-    """The next message on Flink that has come to a state."""
+    """The next message on Flink that has this state."""
     while True:
         message: dict[str, Any] = await page.next("flink")
         if message["state"] == state:

@@ -347,7 +347,7 @@ def backlog_of(browser: Any) -> str:
 
 
 def figures(browser: Any, vertex: str, of: str) -> dict[str, str]:
-    """What the table of a running Flink says of a vertex: in Flink, or predicted."""
+    """Text of the table of a running Flink about a vertex: measured in Flink, or predicted."""
     cells = browser.find_elements(
         "css selector", f'#flink-vertices [data-vertex="{vertex}"] [data-of="{of}"] [data-figure]'
     )

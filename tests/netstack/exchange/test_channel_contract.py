@@ -192,7 +192,7 @@ STEPS = st.lists(st.sampled_from(["add", "deliver", "read", "start", "overtake"]
 def test_data_before_a_barrier_that_was_not_read_is_stored_once_wherever_it_is(
     kind: type[Pair], steps: list[str], restores: bool
 ) -> None:
-    """At the producer, under way, or at the consumer; the task begins its snapshot at any time."""
+    """The data is at the producer, on its way, or at the consumer; the snapshot may begin at any time."""
     pair, added, read, stored = kind(), list[bytes](), list[bytes](), list[bytes]()
     since: int | None = None  # number of data buffers read before the snapshot
     before: int | None = None  # number of data buffers before the barrier

@@ -93,7 +93,7 @@ def all_records() -> list[bytes]:
 
 
 def spans(result: Result) -> list[tuple[float, float | None, str]]:
-    """When the job failed and restarted, and why."""
+    """Times at which the job failed and restarted, with the cause."""
     return [(each.failed_at, each.restarted_at, each.cause) for each in result.restarts]
 
 

@@ -255,7 +255,7 @@ def virtual_job() -> Scenario:
 def at_the_end(
     judged_by: CostModel, patch: pytest.MonkeyPatch, scenario: Scenario | None = None
 ) -> dict[str, tuple[float, int]]:
-    """How far each subtask is behind at the end of a job in virtual time, and how many records it handled."""
+    """Lateness of each subtask at the end of a job in virtual time, and the number of records it handled."""
     patch.setattr("netstack.jobs.job.Environment", partial(Environment, judged_by=judged_by))
     scenario, found = scenario or virtual_job(), dict[str, tuple[float, int]]()
     agenda = Agenda()

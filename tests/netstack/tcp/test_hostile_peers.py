@@ -297,7 +297,7 @@ def test_a_second_connection_of_a_connected_process_is_refused() -> None:
 
 @pytest.mark.parametrize("said", [b"", HELLO], ids=["nothing", "a right hello"])
 def test_peers_get_in_while_strangers_hold_all_places(said: bytes) -> None:
-    """The strangers stay as long as they may; the oldest go when somebody else comes."""
+    """The strangers stay as long as they may; the oldest are disconnected when another peer connects."""
 
     async def main() -> None:
         limits = ConnectionLimits(max_connections=3, handshake_timeout_s=300, connect_timeout_s=300)
