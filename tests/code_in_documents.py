@@ -102,8 +102,7 @@ def commands(document: Path) -> Iterator[list[str]]:
     for block in blocks(document):
         if block.language not in ("text", "python", "toml", "json", "yaml"):
             yield from filter(None, map(_whole, block.text.splitlines()))
-    if document.name != "CHANGELOG.md":  # which has commands of their times
-        yield from ([*_words(inline.replace("...", "")), "..."] for inline in _INLINE.findall(text))
+    yield from ([*_words(inline.replace("...", "")), "..."] for inline in _INLINE.findall(text))
 
 
 def _whole(line: str) -> list[str]:
