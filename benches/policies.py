@@ -1,7 +1,7 @@
 """Compares debloating policies by delay, throughput, time to adapt and worst case; prints tables as Markdown.
 
-Run it with ``python -m benches.policies``; ``--write docs/POLICIES.md`` writes the tables into this file,
-between their marks. ``--seeds N``, ``--first-seed S`` and ``--only NAME,...`` select the seeds and the
+Run it with ``python -m benches.policies``; ``--write docs/studies/POLICIES.md`` writes the tables into this
+file, between their marks. ``--seeds N``, ``--first-seed S`` and ``--only NAME,...`` select the seeds and the
 scenarios. It takes about ten minutes on two cores. All runs are in virtual time, and figures are measured
 after a warm-up. Each figure is a median over the seeds, unless stated otherwise:
 

@@ -1,4 +1,4 @@
-"""The debloating policies that docs/POLICIES.md compares, by the names of its tables.
+"""The debloating policies that docs/studies/POLICIES.md compares, by the names of its tables.
 
 Two of them are built in. The others are examples for users, so an import of this module registers them in
 the process.

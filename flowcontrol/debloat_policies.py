@@ -1,4 +1,4 @@
-"""Debloating policies: Flink's own (FLIP-183), and the best one that we know (docs/POLICIES.md).
+"""Debloating policies: Flink's own (FLIP-183), and the best one that we know (docs/studies/POLICIES.md).
 
 Both divide the bytes of a target time by a count of buffers.
 

@@ -224,7 +224,7 @@ def test_wide_tables_scroll_in_a_box_of_their_own(site: Path, browser: "WebDrive
                 if (["auto", "scroll"].includes(getComputedStyle(box).overflowX)) return false;
             return table.getBoundingClientRect().right > innerWidth;
         }).length"""
-    for page in ("FIDELITY", "POLICIES", "reference/SCENARIO_FILES", "CONCEPTS"):
+    for page in ("FIDELITY", "studies/POLICIES", "reference/SCENARIO_FILES", "CONCEPTS"):
         open_page(browser, site / f"{page}.html")
         assert browser.execute_script("return document.querySelectorAll('article table').length") > 0
         assert (page, browser.execute_script(hidden)) == (page, 0)

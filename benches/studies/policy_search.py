@@ -1,4 +1,4 @@
-"""Searches for a better debloating rule than FLIP-183; prints the tables of docs/POLICIES.md.
+"""Searches for a better debloating rule than FLIP-183; prints the tables of docs/studies/POLICIES.md.
 
 Run it with ``python -m benches.studies.policy_search``; it takes some hours on two cores, half of that with
 ``make fast``. A rule is FLIP-183 with another choice in some of these six places::
@@ -96,7 +96,7 @@ KNOWN = {
     "burst": Rule(blocked="frozen", peak=30, jump=25),
     "longest-when-unblocked": Rule(counting="longest", blocked="held"),
 }
-"""Policies of docs/POLICIES.md, as rules."""
+"""Policies of docs/studies/POLICIES.md, as rules."""
 
 VALUES = (("sum", "longest"), ("counted", "frozen", "held"), (0, 5, 30), (0, 10, 25, 50), (10, 20), (10, 25))
 RULES = {rule.name: rule for rule in itertools.starmap(Rule, itertools.product(*VALUES))}

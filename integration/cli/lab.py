@@ -61,7 +61,7 @@ def lab(
         job: Id of the job in Flink; required if several jobs run.
         port: Port of the page; 0: any free port.
         seed: Seed that replaces the scenario's.
-        policy: Debloating policy that the page offers beside the built-in ones; see docs/POLICIES.md.
+        policy: Debloating policy that the page offers beside the built-in ones; see docs/studies/POLICIES.md.
         load: Load of the sources, as a multiple of the scenario's rates. The page can change it.
         no_browser: Print the address, but do not open a browser.
     """

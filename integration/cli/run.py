@@ -80,7 +80,7 @@ def run(
         seed: Seed that replaces the scenario's.
         load: The load of the sources, as a multiple of that in the scenario.
         trace: Print each step of each checkpoint on stderr.
-        policy: Debloating policy that replaces the scenario's; see docs/POLICIES.md.
+        policy: Debloating policy that replaces the scenario's; see docs/studies/POLICIES.md.
     """
     if place.master is not None and not place.on_spark:
         raise usage_error(

@@ -81,7 +81,7 @@ class TriedOptions:
     target: str | None = None
     """Debloat targets to try; by default 50ms,100ms,200ms,300ms,500ms,1s,2s, or 300ms,1s for a large job."""
     policy: str | None = None
-    """Debloating policies to compare with that of the scenario; see docs/POLICIES.md."""
+    """Debloating policies to compare with that of the scenario; see docs/studies/POLICIES.md."""
     flink: str | None = None
     """Version of Flink that you may upgrade to, such as 2.3; by default that of the scenario."""
     settings: Settings = ()

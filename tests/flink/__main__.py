@@ -145,7 +145,7 @@ def parser() -> argparse.ArgumentParser:
     looking.add_argument("scenario", metavar="NAME|FILE.toml")
     looking.add_argument("--seeds", type=whole, default=SEEDS, help="of the emulator (%(default)s)")
     for made in (running, comparing, looking):
-        made.add_argument("--policy", help="in place of the scenario's: see docs/POLICIES.md")
+        made.add_argument("--policy", help="in place of the scenario's: see docs/studies/POLICIES.md")
     for made in (running, comparing, looking, proving):
         made.add_argument(
             "--flink", choices=RELEASES.values(), help="release; default: that of the scenario's preset"

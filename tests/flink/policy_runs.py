@@ -54,7 +54,7 @@ NEW = (
 
 PREDICTIONS = Path(__file__).parent / "predictions.json"
 MEASUREMENTS = Path(__file__).parent / "measurements.json"
-DOCUMENT = ROOT / "docs/POLICIES.md"
+DOCUMENT = ROOT / "docs/studies/POLICIES.md"
 BEGIN = "<!-- made by tests.flink policies -->\n"
 END = "<!-- end of what tests.flink policies made -->\n"
 
@@ -126,7 +126,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="where runs are kept (%(default)s)",
     )
-    parser.add_argument("--write", action="store_true", help="put the tables into docs/POLICIES.md")
+    parser.add_argument("--write", action="store_true", help="put the tables into docs/studies/POLICIES.md")
 
 
 def run(options: argparse.Namespace) -> int:

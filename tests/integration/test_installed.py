@@ -100,7 +100,7 @@ def test_the_wheel_has_what_messages_name_and_no_benches(built: tuple[Path, Path
     examples = {path.relative_to(ROOT / "docs").as_posix() for path in (ROOT / "docs/examples").rglob("*.*")}
     assert {f"share/doc/netstack/{name}" for name in examples if "__pycache__" not in name} <= data
     assert {
-        "share/doc/netstack/POLICIES.md",
+        "share/doc/netstack/studies/POLICIES.md",
         "share/doc/netstack/PERFORMANCE.md",
         "share/doc/netstack/README.md",
         "share/man/man1/netstack.1",

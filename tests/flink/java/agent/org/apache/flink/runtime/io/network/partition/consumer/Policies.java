@@ -6,7 +6,7 @@ import java.util.Map;
 import java.util.WeakHashMap;
 
 /**
- * The debloating policies of netstack in terms of Flink's classes: `docs/POLICIES.md` says what each does.
+ * The debloating policies of netstack in terms of Flink's classes: `docs/studies/POLICIES.md` says what each does.
  *
  * A gate's own thread asks, but several gates do, so what is kept for each of them is synchronised.
  */
