@@ -23,7 +23,7 @@ COMPILED = {
     "flowcontrol": "alternating_aligner barrier_aligner barrier_handler barrier_tracker channel_barrier "
     "credit receiver sender throughput watermark_valve wire_size",
     "buffers": "buffer channel_buffers channel_queue local_pool network_pool payload "
-    "record_decoder records redistribution segment subpartition",
+    "pool_sizes record_decoder records segment subpartition",
     "netstack/engine": "agenda randomness",
     "netstack/exchange": "channel connection emulated_link gate java_hash key_groups link local_channel "
     "partition remote_channel",

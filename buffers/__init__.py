@@ -23,6 +23,7 @@ from .errors import CorruptRecord, InsufficientBuffers, PoolDestroyed
 from .local_pool import BufferListener, LocalBufferPool
 from .network_pool import NetworkBufferPool
 from .payload import HEADER_BYTES, BlankBytes, Content, Payload, Pieces, content_of
+from .pool_sizes import plan_sizes
 from .pool_statistics import LocalPoolStatistics
 from .record_decoder import DEFAULT_MAX_RECORD_BYTES, RecordDecoder
 from .records import (
@@ -34,7 +35,6 @@ from .records import (
     watermark_at,
     watermark_places,
 )
-from .redistribution import plan_sizes
 from .segment import Bytes, MemorySegment, MemorySlab
 from .subpartition import ADD_REFUSED, UNLIMITED_SIZE, PipelinedSubpartition, PolledBuffer
 

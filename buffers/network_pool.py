@@ -17,7 +17,7 @@ from contextlib import contextmanager
 
 from .errors import InsufficientBuffers, PoolDestroyed
 from .local_pool import LocalBufferPool
-from .redistribution import plan_sizes
+from .pool_sizes import plan_sizes
 from .segment import MemorySegment, MemorySlab
 
 DEFAULT_SEGMENT_SIZE = 32768

@@ -6,31 +6,32 @@ as in ``help("netstack.scenarios.faults")``. The table lists the modules that mo
 
 =====================  ==================================================================================
 netstack.errors        errors, by cause
-netstack.scenarios     scenario: vertices, edges, machines, keys, paths, limits, slots; config: Flink's
-                       options, presets; faults; changes: actions of users; exchange_patterns: ship
-                       strategies, data flow, deadlocks; documents, tables: scenarios from and to files;
-                       rules, config_rules: their checks; quantities, value_kinds: numbers with units;
-                       user_code
+netstack.scenarios     scenario: vertices, edges, machines, keys, paths, limits, slots; options: Flink's
+                       options, presets; costs; faults; changes: actions of users; ship_strategies,
+                       deadlocks; documents, tables: scenarios from and to files; rules, config_rules:
+                       their checks; quantities, value_kinds: numbers with units; user_code
 netstack.results       result: results, field by field; recorder: samples; trace: each step of a
                        checkpoint; result_json; notebook_views: results in a notebook
 netstack.tasks         operators; sources: base of user sources; transactions: output that appears
                        exactly once
 netstack.state         keyed_state, state_kinds, operator_state, time_to_live: the state of operators;
-                       snapshots, value_encoding, table_store, subtask_state: how it is kept
-netstack.checkpoints   storage: location of checkpoints; recovery: start from a checkpoint; savepoints:
-                       requests for savepoints; state_reader: content of a checkpoint
+                       handles, value_encoding, table_store, subtask_state: how it is kept
+netstack.checkpoints   metadata; storage: location of checkpoints; recovery: start from a checkpoint;
+                       savepoints: requests for savepoints; state_reader: content of a checkpoint
 netstack.exchange      partition, gate, connection, remote_channel, selectors, key_groups, java_hash,
                        tcp_link: transfer of records from one task to others
 netstack.jobs          build: a job from a scenario, and its memory; emulation; job: a job that can be
                        inspected while it runs; subtask_maker, result_figures
 netstack.engine        agenda: the next event; compiled: whether the core is compiled
-netstack.transport     transport_config, endpoint, transport: records between processes
+netstack.shuffle       transport_config, endpoint, transport: records between processes
 netstack.tcp           mesh, handshaking, sealed_requests, pipe: TCP connections between processes
 netstack.cluster       distributed_run, distributed_scenario, orders_and_reports, task_manager: a job
                        over processes
 =====================  ==================================================================================
 """
 
+from .checkpoints.metadata import CheckpointMetadata as CheckpointMetadata
+from .checkpoints.metadata import SubtaskSnapshot as SubtaskSnapshot
 from .checkpoints.recovery import ClaimMode as ClaimMode
 from .checkpoints.recovery import InitialCheckpoint as InitialCheckpoint
 from .checkpoints.state_reader import StateEntry as StateEntry
@@ -111,33 +112,14 @@ from .results.trace import TraceEvent as TraceEvent
 from .results.trace import TraceLog as TraceLog
 from .scenarios.changes import ScheduledChange as ScheduledChange
 from .scenarios.changes import ScheduledSavepoint as ScheduledSavepoint
-from .scenarios.config import DEFAULT_PRESET as DEFAULT_PRESET
-from .scenarios.config import OPTIONS as OPTIONS
-from .scenarios.config import PRESETS as PRESETS
-from .scenarios.config import ChangelogStorage as ChangelogStorage
-from .scenarios.config import CheckpointMode as CheckpointMode
-from .scenarios.config import CheckpointStorageType as CheckpointStorageType
-from .scenarios.config import CostModel, LinkConditions, NetworkConfig
-from .scenarios.config import FailoverStrategy as FailoverStrategy
-from .scenarios.config import RestartStrategy as RestartStrategy
-from .scenarios.config import StateBackendType as StateBackendType
-from .scenarios.config import is_before as is_before
-from .scenarios.config import preset_for as preset_for
-from .scenarios.config import read_options as read_options
-from .scenarios.config import split_assignment as split_assignment
-from .scenarios.config import with_options as with_options
 from .scenarios.config_rules import option_problems as option_problems
 from .scenarios.config_rules import policy_problems as policy_problems
+from .scenarios.costs import CostModel, LinkConditions
+from .scenarios.deadlocks import Standstill as Standstill
+from .scenarios.deadlocks import standstills as standstills
 from .scenarios.documents import read_scenario, scenario_toml
 from .scenarios.documents import scenario_document as scenario_document
 from .scenarios.documents import scenario_schema as scenario_schema
-from .scenarios.exchange_patterns import ShipStrategy as ShipStrategy
-from .scenarios.exchange_patterns import Standstill as Standstill
-from .scenarios.exchange_patterns import capacity_by_load as capacity_by_load
-from .scenarios.exchange_patterns import channel_counts as channel_counts
-from .scenarios.exchange_patterns import consumers_of_producers as consumers_of_producers
-from .scenarios.exchange_patterns import producers_of_consumers as producers_of_consumers
-from .scenarios.exchange_patterns import standstills as standstills
 from .scenarios.faults import ACKNOWLEDGEMENT as ACKNOWLEDGEMENT
 from .scenarios.faults import MESSAGES as MESSAGES
 from .scenarios.faults import AtTime, KillSubtask, SubtaskName
@@ -153,6 +135,21 @@ from .scenarios.faults import Moment as Moment
 from .scenarios.faults import OnAcknowledgement as OnAcknowledgement
 from .scenarios.faults import OnChannel as OnChannel
 from .scenarios.faults import Outage as Outage
+from .scenarios.options import DEFAULT_PRESET as DEFAULT_PRESET
+from .scenarios.options import OPTIONS as OPTIONS
+from .scenarios.options import PRESETS as PRESETS
+from .scenarios.options import ChangelogStorage as ChangelogStorage
+from .scenarios.options import CheckpointMode as CheckpointMode
+from .scenarios.options import CheckpointStorageType as CheckpointStorageType
+from .scenarios.options import FailoverStrategy as FailoverStrategy
+from .scenarios.options import NetworkConfig
+from .scenarios.options import RestartStrategy as RestartStrategy
+from .scenarios.options import StateBackendType as StateBackendType
+from .scenarios.options import is_before as is_before
+from .scenarios.options import preset_for as preset_for
+from .scenarios.options import read_options as read_options
+from .scenarios.options import split_assignment as split_assignment
+from .scenarios.options import with_options as with_options
 from .scenarios.quantities import format_duration as format_duration
 from .scenarios.quantities import format_size as format_size
 from .scenarios.quantities import parse_duration as parse_duration
@@ -175,6 +172,11 @@ from .scenarios.scenario import Machine as Machine
 from .scenarios.scenario import SourceSpec as SourceSpec
 from .scenarios.scenario import changed as changed
 from .scenarios.scenario import in_slots as in_slots
+from .scenarios.ship_strategies import ShipStrategy as ShipStrategy
+from .scenarios.ship_strategies import capacity_by_load as capacity_by_load
+from .scenarios.ship_strategies import channel_counts as channel_counts
+from .scenarios.ship_strategies import consumers_of_producers as consumers_of_producers
+from .scenarios.ship_strategies import producers_of_consumers as producers_of_consumers
 from .scenarios.tables import Section as Section
 from .scenarios.tables import did_you_mean as did_you_mean
 from .scenarios.user_code import Source
@@ -182,21 +184,23 @@ from .scenarios.user_code import SourceReader as SourceReader
 from .scenarios.user_code import object_name as object_name
 from .scenarios.value_kinds import Kind as Kind
 from .scenarios.value_kinds import unit_notice as unit_notice
+from .shuffle.endpoint import ALL_TARGETS as ALL_TARGETS
+from .shuffle.transport import Transport
+from .shuffle.transport_config import TransportConfig as TransportConfig
+from .shuffle.transport_config import TransportStatistics as TransportStatistics
+from .state.handles import Redistribution as Redistribution
+from .state.handles import StateFormat as StateFormat
+from .state.handles import StateHandle as StateHandle
+from .state.handles import StoredFile as StoredFile
 from .state.keyed_state import KeyedStateBackend as KeyedStateBackend
 from .state.operator_state import BroadcastState as BroadcastState
 from .state.operator_state import OperatorStateBackend as OperatorStateBackend
-from .state.snapshots import CHANNEL_STATE as CHANNEL_STATE
-from .state.snapshots import CheckpointMetadata as CheckpointMetadata
-from .state.snapshots import Redistribution as Redistribution
-from .state.snapshots import StateFormat as StateFormat
-from .state.snapshots import StateHandle as StateHandle
-from .state.snapshots import StateKind as StateKind
-from .state.snapshots import StoredFile as StoredFile
-from .state.snapshots import SubtaskSnapshot as SubtaskSnapshot
+from .state.state_kinds import CHANNEL_STATE as CHANNEL_STATE
 from .state.state_kinds import AggregatingState as AggregatingState
 from .state.state_kinds import ListState as ListState
 from .state.state_kinds import MapState as MapState
 from .state.state_kinds import ReducingState as ReducingState
+from .state.state_kinds import StateKind as StateKind
 from .state.state_kinds import ValueState as ValueState
 from .state.subtask_state import SubtaskState as SubtaskState
 from .state.table_store import TableOptions as TableOptions
@@ -229,10 +233,6 @@ from .tcp.mesh import Mesh as Mesh
 from .tcp.pipe import ConnectionLimits as ConnectionLimits
 from .tcp.sealed_requests import Letterbox as Letterbox
 from .tcp.sealed_requests import ask_letterbox as ask_letterbox
-from .transport.endpoint import ALL_TARGETS as ALL_TARGETS
-from .transport.transport import Transport
-from .transport.transport_config import TransportConfig as TransportConfig
-from .transport.transport_config import TransportStatistics as TransportStatistics
 
 __all__ = [
     "AtTime",

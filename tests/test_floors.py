@@ -25,7 +25,7 @@ FLOORS = {
         "checkpoints",
         "tasks",
         "jobs",
-        "transport",
+        "shuffle",
         "cluster",
     ),
     "integration": (

@@ -176,7 +176,7 @@ def test_imports_follow_the_arrows(layer: str) -> None:
         ("integration", "from pyspark.sql import SparkSession"),
         ("integration", "try:\n    import pyspark\nexcept ImportError:\n    pass"),
         ("integration", "class A:\n    import pyspark"),
-        ("benches", "from tests.helpers import scenario"),
+        ("benches", "from tests.protocol_simulator import scenario"),
     ],
 )
 def test_a_breach_is_found(layer: str, source: str) -> None:

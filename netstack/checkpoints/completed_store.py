@@ -31,7 +31,8 @@ from dataclasses import dataclass, field
 from msgspec.structs import replace
 
 from ..errors import StorageError
-from ..state.snapshots import CheckpointMetadata, StateFormat, StateHandle, StoredFile
+from ..state.handles import StateFormat, StateHandle, StoredFile
+from .metadata import CheckpointMetadata
 from .recovery import ClaimMode, InitialCheckpoint
 from .storage import CheckpointStorage, delete_where_possible
 

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from ..engine.agenda import Agenda
-from ..engine.timers import Timers
+from ..engine.cancellation import Timers
 from ..scenarios.faults import ControlMessage
 
 TaskKey = tuple[int, int]

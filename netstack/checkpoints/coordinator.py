@@ -23,13 +23,15 @@ from ..engine.randomness import Randomness
 from ..errors import StorageError
 from ..results.trace import Trace, how, in_bytes, milliseconds
 from ..scenarios.changes import ScheduledSavepoint
-from ..scenarios.config import OPTIONS, CheckpointMode, CostModel, NetworkConfig
-from ..scenarios.exchange_patterns import JobShape
+from ..scenarios.costs import CostModel
 from ..scenarios.faults import ControlMessage
+from ..scenarios.job_shape import JobShape
+from ..scenarios.options import OPTIONS, CheckpointMode, NetworkConfig
 from ..scenarios.scenario import Scenario
-from ..state.snapshots import CheckpointMetadata, StoredFile
+from ..state.handles import StoredFile
 from .completed_store import CompletedCheckpointStore
 from .control_plane import ControlPlane, TaskKey
+from .metadata import CheckpointMetadata
 from .pending_checkpoint import (
     Acknowledgement,
     Checkpoint,

@@ -20,15 +20,9 @@ from collections.abc import Iterator
 import msgspec
 
 from ..scenarios.scenario import MAX_PARALLELISM
-from ..state.snapshots import (
-    CHANNEL_STATE,
-    READABLE,
-    SCHEMA,
-    CheckpointMetadata,
-    StateHandle,
-    StateKind,
-    SubtaskSnapshot,
-)
+from ..state.handles import StateHandle
+from ..state.state_kinds import CHANNEL_STATE, StateKind
+from .metadata import READABLE, SCHEMA, CheckpointMetadata, SubtaskSnapshot
 
 LONGEST_HEADER = 1 << 10
 """Maximum length of the first line in bytes."""

@@ -16,9 +16,9 @@ from flowcontrol import Alignment, AlignmentMetrics, CheckpointBarrier, Checkpoi
 from ..results.recorder import CheckpointHead, Recorder, SubtaskCheckpoint
 from ..results.result import CheckpointStatus, CheckpointType
 from ..scenarios.changes import ScheduledSavepoint
-from ..scenarios.exchange_patterns import JobShape
-from ..state.snapshots import CheckpointMetadata, SubtaskSnapshot
+from ..scenarios.job_shape import JobShape
 from .control_plane import TaskKey
+from .metadata import CheckpointMetadata, SubtaskSnapshot
 
 
 class FailureReason(StrEnum):

@@ -31,20 +31,11 @@ from flowcontrol import EndOfOutputChannelState
 
 from ..errors import RecoveryError, StateError, StorageError
 from ..exchange.partition import ResultPartition
-from ..scenarios.exchange_patterns import Exchange, JobShape
-from ..state.snapshots import (
-    CHANNEL_STATE,
-    HELD_BACK,
-    OWED,
-    PENDING_TRANSACTIONS,
-    POSITION,
-    SPLITS,
-    CheckpointMetadata,
-    StateHandle,
-    StateKind,
-    SubtaskSnapshot,
-)
+from ..scenarios.job_shape import Exchange, JobShape
+from ..state.handles import HELD_BACK, OWED, PENDING_TRANSACTIONS, POSITION, SPLITS, StateHandle
+from ..state.state_kinds import CHANNEL_STATE, StateKind
 from ..state.value_encoding import decode_value, encode_value
+from .metadata import CheckpointMetadata, SubtaskSnapshot
 from .rescaling import Rescaling, StateAssignment, carried_over, is_hashed, rescaling_mismatches, united
 from .storage import CheckpointStorage, HandleReader
 

@@ -48,31 +48,24 @@ from buffers import CorruptRecord, RecordBlock, RecordDecoder, watermark_places
 from ..errors import StateError
 from ..exchange.key_groups import assign_to_operators, default_max_parallelism, key_group_range
 from ..results.result import CheckpointType
-from ..scenarios.exchange_patterns import (
-    Exchange,
-    JobShape,
-    ShipStrategy,
-    consumers_of_producers,
-    producers_of_consumers,
-)
+from ..scenarios.job_shape import Exchange, JobShape
+from ..scenarios.ship_strategies import ShipStrategy, consumers_of_producers, producers_of_consumers
 from ..scenarios.user_code import KeyHash
 from ..state.backend import ReadHandle
-from ..state.operator_state import list_in
-from ..state.snapshots import (
-    CHANNEL_STATE,
+from ..state.handles import (
     EVENT_TIME,
     HELD_BACK,
     OWED,
     PENDING_TRANSACTIONS,
     POSITION,
     SPLITS,
-    CheckpointMetadata,
     Redistribution,
     StateHandle,
-    StateKind,
-    SubtaskSnapshot,
 )
+from ..state.operator_state import list_in
+from ..state.state_kinds import CHANNEL_STATE, StateKind
 from ..state.value_encoding import encode_value
+from .metadata import CheckpointMetadata, SubtaskSnapshot
 
 
 class Rescaling(NamedTuple):

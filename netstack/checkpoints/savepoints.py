@@ -9,8 +9,9 @@ from flowcontrol import Alignment, CheckpointOptions, Savepoint
 
 from ..errors import StorageError
 from ..scenarios.changes import ScheduledSavepoint
-from ..scenarios.config import CheckpointMode, NetworkConfig
-from ..state.snapshots import CheckpointMetadata, StoredFile
+from ..scenarios.options import CheckpointMode, NetworkConfig
+from ..state.handles import StoredFile
+from .metadata import CheckpointMetadata
 from .storage import SAVEPOINT_PREFIX, CheckpointStorage, delete_where_possible
 
 

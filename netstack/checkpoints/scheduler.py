@@ -27,10 +27,10 @@ from enum import IntEnum
 from typing import NamedTuple
 
 from ..engine.agenda import Agenda, Timer
+from ..engine.cancellation import Timers
 from ..engine.randomness import Randomness
-from ..engine.timers import Timers
 from ..scenarios.changes import ScheduledSavepoint
-from ..scenarios.config import NetworkConfig
+from ..scenarios.options import NetworkConfig
 from .pending_checkpoint import FailureReason
 
 MAX_QUEUED_REQUESTS = 1000

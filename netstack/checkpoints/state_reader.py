@@ -13,19 +13,14 @@ from ..errors import StateError
 from ..exchange.key_groups import key_group_range
 from ..state.backend import ReadHandle
 from ..state.changelog import restore_logged
+from ..state.handles import WHOLE_FILES, StateHandle
 from ..state.keyed_state import WITH_TTL, KeyedStateBackend, require_shape
 from ..state.operator_state import list_in
-from ..state.snapshots import (
-    WHOLE_FILES,
-    CheckpointMetadata,
-    StateHandle,
-    StateKind,
-    SubtaskSnapshot,
-)
-from ..state.state_kinds import GROUP_BYTES, MAP, parts_of
+from ..state.state_kinds import GROUP_BYTES, MAP, StateKind, parts_of
 from ..state.table_backend import TableSettings, TableStateBackend
 from ..state.table_store import TableStores
 from ..state.value_encoding import decode_value, encode_value
+from .metadata import CheckpointMetadata, SubtaskSnapshot
 
 
 class StateEntry(NamedTuple):

@@ -30,7 +30,9 @@ from buffers import Pieces
 
 from ..errors import DamagedFileError, MissingFileError, StorageError
 from ..state.backend import located
-from ..state.snapshots import WHOLE_FILES, CheckpointMetadata, StateHandle, StateKind, StoredFile
+from ..state.handles import WHOLE_FILES, StateHandle, StoredFile
+from ..state.state_kinds import StateKind
+from .metadata import CheckpointMetadata
 from .metadata_encoding import checksum, decode_metadata, encode_metadata
 
 

@@ -27,7 +27,7 @@ from flowcontrol import CheckpointBarrier, RemoteProtocolError, readable
 from ..checkpoints.control_plane import TaskKey
 from ..checkpoints.pending_checkpoint import Acknowledgement, CheckpointedTask, key_of
 from ..scenarios.scenario import Scenario
-from ..state.snapshots import StoredFile
+from ..state.handles import StoredFile
 from ..tasks.subtask import Subtask
 
 

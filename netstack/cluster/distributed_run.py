@@ -16,6 +16,7 @@ from time import perf_counter, sleep, time
 import numpy as np
 
 from ..checkpoints.control_plane import TaskKey
+from ..checkpoints.metadata import CheckpointMetadata
 from ..checkpoints.recovery import ClaimMode, InitialCheckpoint
 from ..checkpoints.storage import FileLayout, exclusively
 from ..engine.randomness import Randomness
@@ -24,13 +25,12 @@ from ..jobs.emulation import result_of
 from ..jobs.failover import all_tasks
 from ..jobs.job import SAMPLE_INTERVAL_S
 from ..jobs.restarts import Restart, Start, Totals, failed_for_good, never_restored, restart_strategy_of
-from ..results.recorder import Figures, FiredFault, Recorder, SubtaskSample
+from ..results.recorder import FiredFault, FloatArray, Recorder, SubtaskSample
 from ..results.result import Result, Work
 from ..results.trace import Trace
-from ..scenarios.exchange_patterns import shape_of
+from ..scenarios.job_shape import shape_of
 from ..scenarios.rules import check_scenario
 from ..scenarios.scenario import Scenario
-from ..state.snapshots import CheckpointMetadata
 from .distributed_scenario import distribution_problems, task_managers
 from .orders_and_reports import Assignment, Failure, FilledLog, Report
 
@@ -311,7 +311,7 @@ def _filled_from_start(scenario: Scenario) -> Iterator[FilledLog]:
             yield FilledLog((number, index), since_s=0.0, first=0)
 
 
-def _together(scenario: Scenario, reports: Sequence[Report]) -> Figures:
+def _together(scenario: Scenario, reports: Sequence[Report]) -> FloatArray:
     """Return the samples of all processes in one table, with the subtasks in the order of the scenario.
 
     Every process takes one last sample when it stops. Before it, one process may have taken more samples than
@@ -323,7 +323,7 @@ def _together(scenario: Scenario, reports: Sequence[Report]) -> Figures:
         return np.empty((0, 0, 0))
     same = [np.concatenate((table[: rows - 1], table[-1:])) for table in tables]
     order = np.argsort(list(_flat_places(scenario)), kind="stable")
-    joined: Figures = np.concatenate(same, axis=2)[:, :, order]
+    joined: FloatArray = np.concatenate(same, axis=2)[:, :, order]
     return joined
 
 

@@ -12,8 +12,8 @@ from dataclasses import fields, replace
 from math import inf
 
 from ..jobs.failover import failover_regions
-from ..scenarios.config import CostModel, LinkConditions
 from ..scenarios.config_rules import Problem, option_key
+from ..scenarios.costs import CostModel, LinkConditions
 from ..scenarios.faults import AtTime, KillSubtask, KillTaskManager
 from ..scenarios.rules import fault_key, vertex_key
 from ..scenarios.scenario import FROM_SOURCE, Scenario

@@ -15,13 +15,13 @@ from flowcontrol import RemoteProtocolError
 
 from ..checkpoints.control_plane import TaskKey
 from ..checkpoints.coordinator import CheckpointCoordinator
+from ..checkpoints.metadata import CheckpointMetadata
 from ..checkpoints.pending_checkpoint import record_checkpoint
 from ..checkpoints.recovery import InitialCheckpoint
 from ..checkpoints.storage import CheckpointStorage
 from ..errors import StorageError
 from ..jobs.job import shape_after
 from ..results.recorder import Recorder
-from ..state.snapshots import CheckpointMetadata
 from ..tasks.subtask_environment import Environment
 from .control_messages import (
     Acknowledge,

@@ -13,8 +13,8 @@ from ..checkpoints.control_plane import TaskKey
 from ..checkpoints.recovery import ClaimMode
 from ..results.recorder import (
     CheckpointHead,
-    Figures,
     FiredFault,
+    FloatArray,
     Recorder,
     SubtaskCheckpoint,
     SubtaskSample,
@@ -117,7 +117,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     logs: list[FilledLog] = []
 
     @property
-    def rows(self) -> Figures:
+    def rows(self) -> FloatArray:
         """The samples as ``rows[row, column, subtask]``, oldest first; column 0 is the time."""
         return np.frombuffer(self.samples, dtype=np.float64).reshape(-1, COLUMNS, self.subtasks)
 
@@ -130,7 +130,7 @@ def checkpoint_records(recorder: Recorder) -> list[CheckpointRecord]:
     ]
 
 
-def _parts(tables: list[dict[str, Figures]], row: int) -> Iterator[tuple[int, int, SubtaskCheckpoint]]:
+def _parts(tables: list[dict[str, FloatArray]], row: int) -> Iterator[tuple[int, int, SubtaskCheckpoint]]:
     """Yield vertex, index and figures of each subtask that took part in the checkpoint in row `row`."""
     for vertex, table in enumerate(tables):
         for index in np.flatnonzero(~np.isnan(table["end_to_end_s"][row])).tolist():

@@ -26,12 +26,13 @@ from msgspec.structs import astuple, replace
 from flowcontrol import RemoteProtocolError
 
 from ..checkpoints.control_plane import TaskKey
+from ..checkpoints.metadata import CheckpointMetadata
 from ..checkpoints.recovery import UNUSABLE, InitialCheckpoint, RecoverySource, fitted, unusable_text
 from ..checkpoints.storage import CheckpointStorage
 from ..engine.agenda import Agenda
 from ..engine.agenda_loop import run_agenda
+from ..engine.cancellation import Scope
 from ..engine.randomness import Randomness
-from ..engine.timers import Scope
 from ..errors import PeerFailedError, StorageError, TransportError
 from ..exchange.tcp_link import TcpLink
 from ..jobs.attempt import Attempt
@@ -39,10 +40,9 @@ from ..jobs.build import Find, Site
 from ..jobs.job import SAMPLE_INTERVAL_S, rescaling_of
 from ..results.recorder import FiredFault, Table
 from ..results.trace import TraceLog
-from ..scenarios.exchange_patterns import shape_of
 from ..scenarios.faults import AtTime, Fault, KillSubtask, KillTaskManager
+from ..scenarios.job_shape import shape_of
 from ..scenarios.scenario import Scenario
-from ..state.snapshots import CheckpointMetadata
 from ..state.table_store import TableStores
 from ..tasks.source_log import LogSpan, SourceLog, SourceLogs, pace_of
 from ..tasks.source_subtask import SourceSubtask

@@ -44,7 +44,7 @@ from flowcontrol import (
 from ..engine.agenda import Agenda, Line
 from ..engine.randomness import Randomness
 from ..errors import LinkClosedError, PartitionNotFoundError, PeerFailedError
-from ..scenarios.config import CostModel
+from ..scenarios.costs import CostModel
 from .link import ConsumingEnd, ProducingEnd
 from .remote_channel import RemoteInputChannel
 

@@ -12,7 +12,7 @@ from flowcontrol import BufferResponse, Message
 from ..engine.agenda import Agenda, Line
 from ..engine.randomness import Randomness
 from ..errors import LinkClosedError
-from ..scenarios.config import CostModel, LinkConditions
+from ..scenarios.costs import CostModel, LinkConditions
 from .link import Receiver
 
 _NEVER = math.inf

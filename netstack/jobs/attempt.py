@@ -20,8 +20,8 @@ from functools import partial
 from ..checkpoints.control_plane import TaskKey
 from ..checkpoints.recovery import RecoverySource, SubtaskRecovery
 from ..engine.agenda import Agenda
+from ..engine.cancellation import Scope
 from ..engine.randomness import Randomness
-from ..engine.timers import Scope
 from ..exchange.channel import InputChannel
 from ..exchange.emulated_link import EmulatedLink
 from ..results.recorder import SubtaskSample

@@ -27,17 +27,17 @@ from ..exchange.partition import ResultPartition
 from ..exchange.remote_channel import RemoteInputChannel
 from ..exchange.selectors import ChannelSelector, Fraction, KeyGroupSelector, MeasuredShares, RoundRobin
 from ..scenarios.changes import ScheduledChange
-from ..scenarios.config import LinkConditions
 from ..scenarios.config_rules import debloater_of
-from ..scenarios.exchange_patterns import (
+from ..scenarios.costs import LinkConditions
+from ..scenarios.record_contents import contents_of
+from ..scenarios.scenario import Edge, Scenario, Vertex
+from ..scenarios.ship_strategies import (
     ShipStrategy,
     aligned_readers,
-    contents_of,
     producers_of_consumers,
     producers_read,
     subpartition_counts,
 )
-from ..scenarios.scenario import Edge, Scenario, Vertex
 from ..scenarios.user_code import KeyHash
 from ..tasks.operator_subtask import OperatorSubtask
 from ..tasks.source_log import pace_of

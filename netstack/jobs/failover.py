@@ -26,11 +26,11 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from ..checkpoints.control_plane import TaskKey
+from ..checkpoints.metadata import CheckpointMetadata
 from ..checkpoints.recovery import UNUSABLE
-from ..engine.timers import Scope
-from ..scenarios.config import FailoverStrategy
+from ..engine.cancellation import Scope
+from ..scenarios.options import FailoverStrategy
 from ..scenarios.scenario import Scenario
-from ..state.snapshots import CheckpointMetadata
 from ..tasks.subtask import Subtask
 from .restarts import Restart
 

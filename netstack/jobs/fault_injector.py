@@ -18,12 +18,12 @@ from typing import TYPE_CHECKING, assert_never
 from buffers import Pieces
 
 from ..checkpoints.control_plane import TaskKey
+from ..checkpoints.metadata import CheckpointMetadata
 from ..checkpoints.storage import CheckpointStorage, folder_of, metadata_path, write_pieces
 from ..engine.agenda import Agenda, Timer
 from ..errors import ScenarioError, StorageError
 from ..results.recorder import FiredFault
 from ..scenarios.config_rules import Problem
-from ..scenarios.exchange_patterns import producers_of_consumers
 from ..scenarios.faults import (
     AtTime,
     ChannelItem,
@@ -44,7 +44,8 @@ from ..scenarios.faults import (
 from ..scenarios.quantities import time_text
 from ..scenarios.rules import fault_key
 from ..scenarios.scenario import Scenario
-from ..state.snapshots import CheckpointMetadata, StoredFile
+from ..scenarios.ship_strategies import producers_of_consumers
+from ..state.handles import StoredFile
 from .failover import all_tasks
 
 if TYPE_CHECKING:

@@ -21,6 +21,7 @@ from typing import TypedDict, Unpack
 
 from ..checkpoints.control_plane import TaskKey
 from ..checkpoints.coordinator import CheckpointCoordinator
+from ..checkpoints.metadata import CheckpointMetadata
 from ..checkpoints.pending_checkpoint import record_checkpoint
 from ..checkpoints.recovery import UNUSABLE, InitialCheckpoint, RecoverySource, unusable_text
 from ..checkpoints.rescaling import Rescaling, carried_over
@@ -28,18 +29,17 @@ from ..checkpoints.storage import CheckpointStorage, MemoryStorage
 from ..engine import python_gc
 from ..engine.agenda import Agenda
 from ..engine.agenda_loop import run_agenda
+from ..engine.cancellation import Scope
 from ..engine.randomness import Randomness
-from ..engine.timers import Scope
 from ..errors import ScenarioError
 from ..results.recorder import EndOfRun, Recorder, SubtaskSample
 from ..results.result import Steady, Work
 from ..results.trace import Trace
 from ..scenarios.changes import ScheduledChange, by_time
-from ..scenarios.config import CheckpointMode
-from ..scenarios.exchange_patterns import JobShape, shape_of
+from ..scenarios.job_shape import JobShape, shape_of
+from ..scenarios.options import CheckpointMode
 from ..scenarios.rules import check_scenario
 from ..scenarios.scenario import Scenario, changed
-from ..state.snapshots import CheckpointMetadata
 from ..state.table_store import TableStores
 from ..tasks.source_log import SourceLogs
 from ..tasks.subtask import Subtask

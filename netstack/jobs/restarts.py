@@ -9,7 +9,7 @@ clock and does not wait. Its callers wait: the run in virtual time, and the run 
 The rules are those of Flink's RestartBackoffTimeStrategy and its classes. Failures of all regions of a job
 are counted together. With the exponential delay, a failure of one region while another waits for its restart
 is not counted separately. A new strategy needs a class here, a row in `_CLASSES`, and its name and options in
-`scenarios/config.py`.
+`scenarios/options.py`.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import inf
 
+from ..checkpoints.metadata import SubtaskSnapshot
 from ..checkpoints.recovery import InitialCheckpoint
 from ..engine.randomness import Randomness
 from ..results.recorder import SubtaskSample
 from ..results.result import Work
-from ..scenarios.config import NetworkConfig, RestartStrategy
+from ..scenarios.options import NetworkConfig, RestartStrategy
 from ..scenarios.quantities import format_duration
 from ..scenarios.scenario import Scenario
-from ..state.snapshots import SubtaskSnapshot
 
 _MOST_MS = float(1 << 62)
 """Limit of a backoff, far above any useful delay."""

@@ -12,7 +12,7 @@ import numpy as np
 from msgspec import UNSET, UnsetType
 from numpy.typing import NDArray
 
-from ..results.recorder import Figures, FiredFault, Recorder
+from ..results.recorder import FiredFault, FloatArray, Recorder
 from ..results.result import (
     CheckpointResult,
     CheckpointStatus,
@@ -161,13 +161,13 @@ def rounded(value: float, decimals: int) -> float:
     return round(float(value), decimals) + 0.0
 
 
-def median_of(values: Figures, decimals: int) -> float | None:
+def median_of(values: FloatArray, decimals: int) -> float | None:
     """Return the rounded median of the values that are not NaN, or None."""
     known = values[~np.isnan(values)]
     return rounded(np.median(known), decimals) if known.size else None
 
 
-def _vertex_checkpoint(name: str, parts: dict[str, Figures], row: int) -> VertexCheckpoint:
+def _vertex_checkpoint(name: str, parts: dict[str, FloatArray], row: int) -> VertexCheckpoint:
     def milliseconds(field: str) -> Optional:
         return _each(parts[field][row] * 1e3, MS_DECIMALS)
 
@@ -224,7 +224,7 @@ def steady_result(scenario: Scenario, recorder: Recorder, start: float, end: flo
 def _vertex_steady(
     scenario: Scenario,
     number: int,
-    parts: dict[str, Figures],
+    parts: dict[str, FloatArray],
     recorder: Recorder,
     inside: NDArray[np.intp],
 ) -> VertexSteady:
@@ -251,7 +251,7 @@ def _vertex_steady(
     )
 
 
-def barrier_figures(start_delays_ms: Figures, alignments_ms: Figures) -> dict[str, Any]:
+def barrier_figures(start_delays_ms: FloatArray, alignments_ms: FloatArray) -> dict[str, Any]:
     """Return the fields of `VertexSteady` for the start delays and alignments of a vertex.
 
     In both tables, rows are checkpoints and columns are subtasks. NaN marks a subtask that took no part in
@@ -266,12 +266,14 @@ def barrier_figures(start_delays_ms: Figures, alignments_ms: Figures) -> dict[st
     }
 
 
-def _sum_median(parts: list[dict[str, Figures]], field: str) -> float | None:
+def _sum_median(parts: list[dict[str, FloatArray]], field: str) -> float | None:
     """Return the median over checkpoints of the sum over all subtasks of all vertices."""
     return median_of(sum(np.nansum(tables[field], axis=1) for tables in parts), 1)
 
 
-def _median_over_checkpoints(figures: Figures, over_subtasks: Callable[[Figures], float]) -> float | None:
+def _median_over_checkpoints(
+    figures: FloatArray, over_subtasks: Callable[[FloatArray], float]
+) -> float | None:
     """Return the median over checkpoints of one figure, computed for each checkpoint from the subtasks that
     took part.
     """
@@ -279,7 +281,7 @@ def _median_over_checkpoints(figures: Figures, over_subtasks: Callable[[Figures]
     return median_of(np.array([over_subtasks(row) for row in known if row.size]), MS_DECIMALS)
 
 
-def _slopes(counters: Figures, times: Figures, inside: NDArray[np.intp]) -> Optional:
+def _slopes(counters: FloatArray, times: FloatArray, inside: NDArray[np.intp]) -> Optional:
     """Return the increase per second of each subtask's counter between the window's first and last sample."""
     if len(inside) < 2:
         return [None] * len(counters)
@@ -287,11 +289,11 @@ def _slopes(counters: Figures, times: Figures, inside: NDArray[np.intp]) -> Opti
     return _each((counters[:, last] - counters[:, first]) / (times[last] - times[first]), RATE_DECIMALS)
 
 
-def _each(values: Figures, decimals: int) -> Optional:
+def _each(values: FloatArray, decimals: int) -> Optional:
     return [None if np.isnan(value) else rounded(value, decimals) for value in values]
 
 
-def _series(name: str, times: Figures, samples: dict[str, Figures]) -> Series:
+def _series(name: str, times: FloatArray, samples: dict[str, FloatArray]) -> Series:
     def whole(field: str) -> list[list[int]]:
         if np.isnan(samples[field]).any():
             return []

@@ -17,8 +17,7 @@ from ..engine.randomness import numbers_of, uncertain_factor
 from ..errors import ScenarioError
 from ..exchange.key_groups import default_max_parallelism
 from ..scenarios.changes import ScheduledChange
-from ..scenarios.config import OPTIONS, ChangelogStorage, StateBackendType
-from ..scenarios.exchange_patterns import disorder_s, readers_of_watermarks, sources_with_watermarks
+from ..scenarios.options import OPTIONS, ChangelogStorage, StateBackendType
 from ..scenarios.scenario import (
     Edge,
     GeneratorSpec,
@@ -30,6 +29,7 @@ from ..scenarios.scenario import (
     Vertex,
 )
 from ..scenarios.user_code import KeyHash, Source, SourceReader
+from ..scenarios.watermark_reach import disorder_s, readers_of_watermarks, sources_with_watermarks
 from ..state.subtask_state import ChangelogTerms, SubtaskState
 from ..state.table_backend import TableSettings, TableStateBackend
 from ..state.table_store import TableOptions, TableStores

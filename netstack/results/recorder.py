@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from .result import CheckpointStatus, CheckpointType
 
-Figures = NDArray[np.float64]
+FloatArray = NDArray[np.float64]
 
 TABLE_BYTES = 16 << 20
 """Maximum memory of a table in bytes; beyond it, rows are dropped."""
@@ -102,7 +102,7 @@ class Table:
 
     def __init__(self, columns: int, subtasks: int, *, table_bytes: int = TABLE_BYTES) -> None:
         self._limit = max(LEAST_ROWS, table_bytes // (8 * columns * max(1, subtasks))) & ~1
-        self._data: Figures = np.empty((min(_FIRST_ROWS, self._limit), columns, subtasks))
+        self._data: FloatArray = np.empty((min(_FIRST_ROWS, self._limit), columns, subtasks))
         self._rows = 0
         self._offered = 0
         self._stride = 1
@@ -111,11 +111,11 @@ class Table:
         return self._rows
 
     @property
-    def rows(self) -> Figures:
+    def rows(self) -> FloatArray:
         """The rows kept, oldest first; a view that the next `append` may invalidate."""
         return self._data[: self._rows]
 
-    def append(self, row: Figures) -> bool:
+    def append(self, row: FloatArray) -> bool:
         """Offer a row; returns whether it was kept. A full table first drops every second row."""
         wanted = self._offered % self._stride == 0
         self._offered += 1
@@ -195,7 +195,7 @@ class Recorder:
                 del self._heads[1::2]  # the full table has dropped these rows
 
     @property
-    def times(self) -> Figures:
+    def times(self) -> FloatArray:
         """Times of the samples kept, in seconds."""
         return self._samples.rows[:, 0, 0]
 
@@ -204,12 +204,12 @@ class Recorder:
         """The checkpoints kept, in the order of recording."""
         return self._heads
 
-    def samples_of(self, vertex: int) -> dict[str, Figures]:
+    def samples_of(self, vertex: int) -> dict[str, FloatArray]:
         """Return the samples of a vertex as arrays ``[subtask, sample]``, by field of `SubtaskSample`."""
         rows = self._samples.rows[:, :, self._offsets[vertex] : self._offsets[vertex + 1]]
         return {name: rows[:, column].T for column, name in enumerate(SubtaskSample._fields, 1)}
 
-    def parts_of(self, vertex: int) -> dict[str, Figures]:
+    def parts_of(self, vertex: int) -> dict[str, FloatArray]:
         """Return the checkpoints of a vertex as arrays ``[checkpoint, subtask]``, by field of
         `SubtaskCheckpoint`.
         """

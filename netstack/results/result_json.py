@@ -12,8 +12,8 @@ from typing import Any
 import msgspec
 
 from ..errors import ScenarioError
-from ..scenarios.config import PRESETS
 from ..scenarios.documents import Document, read_scenario, scenario_document
+from ..scenarios.options import PRESETS
 from .result import SCHEMA, Result, Run, Series, VertexCheckpoint, VertexSteady
 
 

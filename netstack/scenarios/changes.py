@@ -14,7 +14,7 @@ from typing import Any
 
 from flowcontrol import PostCheckpointAction, SavepointFormat
 
-from .config import FLINK_OPTIONS, OPTIONS, POLICY, NetworkConfig, read_options
+from .options import FLINK_OPTIONS, OPTIONS, POLICY, NetworkConfig, read_options
 from .tables import HoldsTuples, Key, Part, Section, key, needed, read_table, table_shape, write_table
 from .value_kinds import FLOAT, STRING, TIME, Shape, any_of, elements, named, one_or_more
 

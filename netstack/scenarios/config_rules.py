@@ -13,7 +13,8 @@ from operator import index
 from flowcontrol import POLICIES, DebloatPolicy, DebloatSettings
 
 from ..errors import PolicyError
-from .config import OPTIONS, CheckpointStorageType, CostModel, LinkConditions, NetworkConfig, RestartStrategy
+from .costs import CostModel, LinkConditions
+from .options import OPTIONS, CheckpointStorageType, NetworkConfig, RestartStrategy
 from .quantities import format_size, time_text
 from .tables import did_you_mean, without_unit
 

@@ -11,16 +11,8 @@ from textwrap import wrap
 from typing import Any
 
 from ..errors import ScenarioError
-from .config import (
-    DEFAULT_PRESET,
-    POLICY,
-    PRESETS,
-    CostModel,
-    LinkConditions,
-    option_definitions,
-    option_values,
-    read_options,
-)
+from .costs import CostModel, LinkConditions
+from .options import DEFAULT_PRESET, POLICY, PRESETS, option_definitions, option_values, read_options
 from .rules import scenario_problems
 from .scenario import (
     FROM_SOURCE,

@@ -14,7 +14,6 @@ from buffers import DEFAULT_MAX_RECORD_BYTES
 
 from ..errors import ScenarioError
 from .changes import CHANGEABLE, ScheduledChange
-from .config import OPTIONS, PRESETS, CheckpointMode, is_before
 from .config_rules import (
     Problem,
     cost_problems,
@@ -24,12 +23,6 @@ from .config_rules import (
     policy_problems,
     restart_notices,
     setting_notices,
-)
-from .exchange_patterns import (
-    ShipStrategy,
-    channel_counts,
-    sources_of,
-    sources_with_watermarks,
 )
 from .faults import (
     MESSAGES,
@@ -45,6 +38,7 @@ from .faults import (
     OnChannel,
     SubtaskName,
 )
+from .options import OPTIONS, PRESETS, CheckpointMode, is_before
 from .quantities import time_text
 from .scenario import (
     CATCH_UP_S,
@@ -65,8 +59,10 @@ from .scenario import (
     Vertex,
     changed,
 )
+from .ship_strategies import ShipStrategy, channel_counts
 from .tables import did_you_mean, keys_of, without_unit
 from .user_code import NamedObject
+from .watermark_reach import sources_of, sources_with_watermarks
 
 MAX_KEYS = 10_000_000
 """Maximum number of keys of a generator, since the frequency of each key is kept in memory."""

@@ -17,21 +17,20 @@ from buffers import GateBuffersSpec, gate_buffers, partition_buffers
 
 from ..errors import QuantityError
 from .changes import Savepoints, ScheduledChange, ScheduledSavepoint
-from .config import (
+from .costs import CostModel, LinkConditions
+from .faults import AtTime, Fault, Faults
+from .options import (
     DEFAULT_PRESET,
     FLINK_OPTIONS,
     POLICY,
     PRESETS,
-    CostModel,
-    LinkConditions,
     NetworkConfig,
     RestartStrategy,
     is_before,
     with_options,
 )
-from .exchange_patterns import ShipStrategy, channel_counts, consumers_of_producers, producers_of_consumers
-from .faults import AtTime, Fault, Faults
 from .quantities import format_duration, parse_duration
+from .ship_strategies import ShipStrategy, channel_counts, consumers_of_producers, producers_of_consumers
 from .tables import (
     HoldsTuples,
     Key,

@@ -21,7 +21,7 @@ from msgspec.structs import replace
 from buffers import Pieces
 from flowcontrol import SavepointFormat
 
-from .snapshots import StateHandle, StoredFile
+from .handles import StateHandle, StoredFile
 
 NO_CHECKPOINT_ID = -1
 """The id of a snapshot that is not taken for a checkpoint."""

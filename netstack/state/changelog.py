@@ -43,8 +43,8 @@ from flowcontrol import SavepointFormat
 
 from ..errors import StateError
 from .backend import NO_CHECKPOINT_ID, BackendSnapshot, ReadHandle, SnapshotWork, WriteFile
-from .snapshots import StateFormat, StateHandle, StateKind, StoredFile
-from .state_kinds import GROUP_BYTES, Table
+from .handles import StateFormat, StateHandle, StoredFile
+from .state_kinds import GROUP_BYTES, StateKind, Table
 from .value_encoding import decode_value, encode_value
 
 if TYPE_CHECKING:

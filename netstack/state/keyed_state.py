@@ -38,7 +38,7 @@ from .backend import (
 )
 from .changelog import Change, Changelog, LoggedTable, Operation
 from .copy_on_write import CopyOnWriteMap, MapSnapshot
-from .snapshots import StateFormat, StateHandle, StateKind
+from .handles import StateFormat, StateHandle
 from .state_kinds import (
     GROUP_BYTES,
     MAP,
@@ -48,6 +48,7 @@ from .state_kinds import (
     ListState,
     MapState,
     ReducingState,
+    StateKind,
     Table,
     ValueState,
     parts_of,

@@ -16,7 +16,8 @@ from flowcontrol import SavepointFormat
 from ..errors import StateError
 from .backend import NO_CHECKPOINT_ID, InMemory, ReadHandle, SnapshotWork, WriteFile, store_pieces
 from .copy_on_write import CopyOnWriteMap, MapSnapshot
-from .snapshots import Redistribution, StateHandle, StateKind
+from .handles import Redistribution, StateHandle
+from .state_kinds import StateKind
 from .value_encoding import decode_value, encode_value
 
 FILE_NAME = "operator"

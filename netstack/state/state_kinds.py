@@ -1,21 +1,36 @@
-"""The kinds of keyed state for operators: value, list, reducing, aggregating and map.
+"""The kinds of state, and those of keyed state: value, list, reducing, aggregating and map.
 
-All states of a subtask share the current key. Each keeps its value for this key in one entry of its table. A
-map state has one table entry for each entry of the map, so a large map is never rewritten. The table key of
-such an entry consists of key group, key, key in the map, and the length of the key in the map (4 bytes),
-which separates the two keys. No encoded key is a prefix of another one. So the entries of one map are all
-those whose table key begins with the map's key group and key. They are ordered by the bytes of their keys in
-the map.
+All keyed states of a subtask share the current key. Each keeps its value for this key in one entry of its
+table. A map state has one table entry for each entry of the map, so a large map is never rewritten. The table
+key of such an entry consists of key group, key, key in the map, and the length of the key in the map (4
+bytes), which separates the two keys. No encoded key is a prefix of another one. So the entries of one map are
+all those whose table key begins with the map's key group and key. They are ordered by the bytes of their keys
+in the map.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from enum import StrEnum
 from typing import Any, Generic, Protocol, TypeVar
 
 from ..errors import StateError
 from .copy_on_write import CopyOnWriteMap
 from .value_encoding import copy_value, decode_value, encode_value
+
+
+class StateKind(StrEnum):
+    """The type of a piece of state: keyed, operator or channel state."""
+
+    KEYED = "keyed"
+    OPERATOR = "operator"
+    INPUT_CHANNEL = "input channel"
+    OUTPUT_CHANNEL = "output channel"
+
+
+CHANNEL_STATE = frozenset({StateKind.INPUT_CHANNEL, StateKind.OUTPUT_CHANNEL})
+"""Kinds of state that exist only in unaligned checkpoints: data that the barrier has overtaken."""
+
 
 GROUP_BYTES = 2
 """Size in bytes of the key group in front of each key of a table."""

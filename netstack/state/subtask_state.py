@@ -10,9 +10,9 @@ from flowcontrol import SavepointFormat
 from ..exchange.key_groups import key_group_range
 from .backend import NO_CHECKPOINT_ID, BackendSnapshot, ReadHandle, SnapshotWork, StateBackend, WriteFile
 from .changelog import ChangelogBackend, Discard, restore_logged
+from .handles import Redistribution, StateHandle
 from .keyed_state import KeyedStateBackend
 from .operator_state import OperatorStateBackend
-from .snapshots import Redistribution, StateHandle
 from .table_backend import TableSettings, TableStateBackend
 from .time_to_live import StateClock
 

@@ -23,9 +23,9 @@ from flowcontrol import SavepointFormat
 
 from ..errors import StateError
 from .backend import NO_CHECKPOINT_ID, ReadHandle, SnapshotWork, WriteFile, store_pieces
+from .handles import StateFormat, StateHandle, StoredFile
 from .keyed_state import FILE_NAME, KeyedStateBackend, bounds_of, encode_table, table_piece
-from .snapshots import StateFormat, StateHandle, StateKind, StoredFile
-from .state_kinds import GROUP_BYTES
+from .state_kinds import GROUP_BYTES, StateKind
 from .table_store import (
     FamilyTable,
     StoreView,

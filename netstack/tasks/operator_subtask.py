@@ -20,7 +20,8 @@ from ..checkpoints.recovery import SubtaskRecovery
 from ..exchange.channel import InputBuffer, InputChannel, Item
 from ..exchange.gate import InputGate, UnionGate
 from ..results.recorder import SubtaskSample
-from ..state.snapshots import EVENT_TIME, HELD_BACK, StateKind
+from ..state.handles import EVENT_TIME, HELD_BACK
+from ..state.state_kinds import StateKind
 from ..state.subtask_state import SubtaskState
 from .operators import Operator, OperatorContext
 from .record_service import RecordByRecord, Serving, WholeBuffers

@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 from ..engine.cores import Cores
 from ..engine.randomness import Randomness
-from ..scenarios.config import CostModel
+from ..scenarios.costs import CostModel
 
 SLEEP_THRESHOLD_S = 0.001
 """Debt in seconds below which the task does not sleep."""

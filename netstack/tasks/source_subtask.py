@@ -18,7 +18,7 @@ from ..exchange.partition import ResultPartition
 from ..results.recorder import SubtaskSample
 from ..scenarios.scenario import CATCH_UP_S
 from ..scenarios.user_code import SourceReader
-from ..state.snapshots import EVENT_TIME, POSITION, SPLITS
+from ..state.handles import EVENT_TIME, POSITION, SPLITS
 from ..state.subtask_state import SubtaskState
 from .operators import NOTHING
 from .source_log import Pace, SourceLog

@@ -29,13 +29,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ..checkpoints.storage import delete_where_possible
-from ..engine.timers import Scope
+from ..engine.cancellation import Scope
 from ..errors import StorageError
 from ..exchange.java_hash import hash_strings
 from ..exchange.key_groups import murmur
-from ..scenarios.config import CostModel
+from ..scenarios.costs import CostModel
 from ..state.changelog import Changelog, ChangelogBackend, Materialisation
-from ..state.snapshots import StateHandle, StoredFile
+from ..state.handles import StateHandle, StoredFile
 from ..state.subtask_state import SubtaskState
 from ..state.table_backend import Accesses, TableStateBackend
 from .subtask import Subtask

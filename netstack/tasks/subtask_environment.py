@@ -9,13 +9,14 @@ from typing import NamedTuple, Protocol
 from ..checkpoints.pending_checkpoint import Acknowledgement, CheckpointedTask
 from ..checkpoints.storage import CheckpointStorage
 from ..engine.agenda import Agenda
+from ..engine.cancellation import Scope
 from ..engine.randomness import Randomness
-from ..engine.timers import Scope
 from ..exchange.partition import ResultPartition
 from ..exchange.selectors import ChannelSelector
 from ..results.trace import Trace
-from ..scenarios.config import CostModel, NetworkConfig
-from ..state.snapshots import StoredFile
+from ..scenarios.costs import CostModel
+from ..scenarios.options import NetworkConfig
+from ..state.handles import StoredFile
 from ..state.table_store import TableStores
 from .source_log import SourceLogs
 

@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 from buffers import RecordBlock, RecordDecoder
 from flowcontrol import NO_WATERMARK
 
-from ..state.snapshots import OWED
+from ..state.handles import OWED
 from .operators import NOTHING, Operator, OperatorContext
 from .sources import FILLER
 

@@ -46,22 +46,18 @@ from flowcontrol import (
     decode_event,
 )
 
+from ..checkpoints.metadata import SubtaskSnapshot
 from ..checkpoints.pending_checkpoint import Acknowledgement
 from ..checkpoints.storage import ChannelPlace, CheckpointStorage, channel_handles, write_pieces
 from ..errors import StorageError
 from ..exchange.channel import InputChannel
 from ..exchange.gate import InputGate
 from ..results.trace import acknowledgement_text, barrier_text, in_bytes, milliseconds, snapshot_text
-from ..scenarios.config import CheckpointMode, CostModel, NetworkConfig
+from ..scenarios.costs import CostModel
+from ..scenarios.options import CheckpointMode, NetworkConfig
 from ..state.backend import SnapshotWork
-from ..state.snapshots import (
-    CHANNEL_STATE,
-    StateFormat,
-    StateHandle,
-    StateKind,
-    StoredFile,
-    SubtaskSnapshot,
-)
+from ..state.handles import StateFormat, StateHandle, StoredFile
+from ..state.state_kinds import CHANNEL_STATE, StateKind
 from ..state.subtask_state import StateSnapshot
 from .subtask_environment import Environment
 

@@ -19,7 +19,7 @@ from __future__ import annotations
 from enum import Enum
 from math import isnan, nan
 
-from ..scenarios.config import CostModel
+from ..scenarios.costs import CostModel
 
 
 class Waiting(Enum):

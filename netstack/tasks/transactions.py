@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from buffers import RecordBlock
 
-from ..state.snapshots import PENDING_TRANSACTIONS
+from ..state.handles import PENDING_TRANSACTIONS
 from .operators import NOTHING, Operator, OperatorContext, OperatorFactory
 
 

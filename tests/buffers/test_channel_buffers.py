@@ -9,7 +9,7 @@ import pytest
 
 from buffers import BufferListener, ChannelBuffers, LocalBufferPool, MemorySegment, NetworkBufferPool
 from flowcontrol import ChannelReceiver, DataType
-from tests.helpers import CreditDue
+from tests.protocol_simulator import CreditDue
 from tests.vectors import flink_vectors
 
 pytestmark = pytest.mark.interpreted

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from flowcontrol import CancelCheckpointMarker, CheckpointBarrier, EndOfPartition
-from tests.helpers import MachinePair
+from tests.protocol_simulator import MachinePair
 
 SEGMENT_SIZE = 16
 CHANNEL = st.integers(0, 2)

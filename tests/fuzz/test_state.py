@@ -12,8 +12,8 @@ from msgspec.msgpack import Ext
 from netstack import StateError, StateHandle, StateKind, StorageError
 from netstack.checkpoints.metadata_encoding import checksum, decode_metadata, encode_metadata
 from netstack.state.changelog import Changelog, Operation, changes_in, restore_logged
+from netstack.state.handles import StateFormat
 from netstack.state.keyed_state import KeyedStateBackend, decode_table, encode_table
-from netstack.state.snapshots import StateFormat
 from netstack.state.state_kinds import entry_key
 from netstack.state.value_encoding import decode_value, encode_value
 from tests.netstack.state.test_state_values import VALUES

@@ -28,7 +28,7 @@ from netstack import (
     Vertex,
     channel_counts,
 )
-from netstack.scenarios.exchange_patterns import consumers_of_producers, producers_of_consumers
+from netstack.scenarios.ship_strategies import consumers_of_producers, producers_of_consumers
 
 REFERENCES = Path(__file__).parents[3] / "tests/data/flink-reference"
 

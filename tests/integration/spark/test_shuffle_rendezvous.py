@@ -21,7 +21,7 @@ from integration.spark.shuffling.pieces import Cutter, Merger
 from integration.spark.shuffling.placement import column_placement, rebalance_placement
 from integration.spark.shuffling.task import SourceThread
 from netstack import PeerFailedError, Transport, fresh_secret
-from tests.netstack.transport.test_transport import opened
+from tests.netstack.shuffle.test_transport import opened
 
 COUNT = 3
 GIVEN = Secret(b"what the driver has made")

@@ -26,16 +26,11 @@ from netstack import (
     run_distributed,
     transactional_sink,
 )
+from netstack.checkpoints.metadata import SubtaskSnapshot
 from netstack.checkpoints.recovery import rechained
-from netstack.scenarios.exchange_patterns import JobShape, shape_of
-from netstack.state.snapshots import (
-    HELD_BACK,
-    PENDING_TRANSACTIONS,
-    POSITION,
-    StateHandle,
-    StateKind,
-    SubtaskSnapshot,
-)
+from netstack.scenarios.job_shape import JobShape, shape_of
+from netstack.state.handles import HELD_BACK, PENDING_TRANSACTIONS, POSITION, StateHandle
+from netstack.state.state_kinds import StateKind
 from netstack.state.value_encoding import encode_value
 from tests.netstack.local_cluster import launch_locally
 from tests.netstack.whole_jobs import COUNT, MODES, expected, parse, run, sums_job

@@ -11,6 +11,7 @@ import trio
 
 from flowcontrol import Alignment, AlignmentMetrics, CheckpointBarrier, CheckpointOptions
 from netstack.checkpoints.coordinator import CheckpointCoordinator, options_of_barriers
+from netstack.checkpoints.metadata import CheckpointMetadata, SubtaskSnapshot
 from netstack.checkpoints.pending_checkpoint import Acknowledgement, Checkpoint, FailureReason
 from netstack.checkpoints.storage import MemoryStorage
 from netstack.engine.agenda import Agenda
@@ -20,16 +21,12 @@ from netstack.errors import StorageError
 from netstack.results.recorder import SubtaskCheckpoint
 from netstack.results.trace import TraceLog
 from netstack.scenarios.changes import ScheduledSavepoint
-from netstack.scenarios.config import CheckpointMode, CostModel, NetworkConfig
-from netstack.scenarios.exchange_patterns import JobShape
+from netstack.scenarios.costs import CostModel
 from netstack.scenarios.faults import ControlMessage
-from netstack.state.snapshots import (
-    CheckpointMetadata,
-    StateHandle,
-    StateKind,
-    StoredFile,
-    SubtaskSnapshot,
-)
+from netstack.scenarios.job_shape import JobShape
+from netstack.scenarios.options import CheckpointMode, NetworkConfig
+from netstack.state.handles import StateHandle, StoredFile
+from netstack.state.state_kinds import StateKind
 
 COSTS = CostModel(
     trigger_s=(0.010, 0.010), trigger_per_source_s=0.003, ack_s=(0.005, 0.005), ack_unaligned_s=(0.02, 0.02)

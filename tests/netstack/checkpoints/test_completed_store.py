@@ -10,17 +10,12 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from netstack.checkpoints.completed_store import CompletedCheckpointStore, SharedStateRegistry
+from netstack.checkpoints.metadata import CheckpointMetadata, SubtaskSnapshot
 from netstack.checkpoints.recovery import InitialCheckpoint
 from netstack.checkpoints.storage import MemoryStorage
 from netstack.errors import StorageError
-from netstack.state.snapshots import (
-    CheckpointMetadata,
-    StateFormat,
-    StateHandle,
-    StateKind,
-    StoredFile,
-    SubtaskSnapshot,
-)
+from netstack.state.handles import StateFormat, StateHandle, StoredFile
+from netstack.state.state_kinds import StateKind
 
 
 class FailingStorage(MemoryStorage):

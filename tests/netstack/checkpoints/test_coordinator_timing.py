@@ -15,14 +15,15 @@ from hypothesis import strategies as st
 
 from flowcontrol import AlignmentMetrics, CheckpointBarrier
 from netstack.checkpoints.coordinator import CheckpointCoordinator
+from netstack.checkpoints.metadata import SubtaskSnapshot
 from netstack.checkpoints.pending_checkpoint import Acknowledgement
 from netstack.checkpoints.storage import MemoryStorage
 from netstack.engine.agenda import Agenda
 from netstack.engine.agenda_loop import run_agenda
 from netstack.engine.randomness import Randomness
-from netstack.scenarios.config import CostModel, NetworkConfig
-from netstack.scenarios.exchange_patterns import JobShape
-from netstack.state.snapshots import SubtaskSnapshot
+from netstack.scenarios.costs import CostModel
+from netstack.scenarios.job_shape import JobShape
+from netstack.scenarios.options import NetworkConfig
 
 COSTS = CostModel()
 NAMES = ("source", "stage")

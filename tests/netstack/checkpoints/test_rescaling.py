@@ -33,7 +33,7 @@ from netstack import (
     run_distributed,
     transactional_sink,
 )
-from netstack.scenarios.config import ChangelogStorage
+from netstack.scenarios.options import ChangelogStorage
 from tests.crossing import crossed
 from tests.netstack.local_cluster import launch_locally
 from tests.netstack.rescaled_job import expected, final_sums, gone_on, job_of, latest, stopped

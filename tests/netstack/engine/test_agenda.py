@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from netstack.engine.agenda import Agenda, Line, Routine, Waiter
 from netstack.engine.agenda_loop import run_agenda
-from netstack.engine.timers import Timers
+from netstack.engine.cancellation import Timers
 from netstack.errors import AgendaStuckError
 
 Trace = list[tuple[float, str]]

@@ -32,7 +32,7 @@ from netstack.exchange.emulated_link import EmulatedLink
 from netstack.exchange.gate import InputGate
 from netstack.exchange.local_channel import LocalInputChannel
 from netstack.exchange.remote_channel import RemoteInputChannel
-from netstack.scenarios.config import CostModel, LinkConditions
+from netstack.scenarios.costs import CostModel, LinkConditions
 from tests.netstack.exchange.queues import Reader, event_item
 
 SEGMENT_BYTES = 64

@@ -30,7 +30,7 @@ from netstack.exchange.connection import ConsumerEnd, Notifier, ProducerEnd
 from netstack.exchange.emulated_link import EmulatedEnd, EmulatedLink
 from netstack.exchange.gate import InputGate
 from netstack.exchange.remote_channel import RemoteInputChannel
-from netstack.scenarios.config import CostModel, LinkConditions
+from netstack.scenarios.costs import CostModel, LinkConditions
 from tests.netstack.exchange.queues import add_record, event_item
 
 SEGMENT_SIZE = 32

@@ -15,7 +15,7 @@ from netstack.engine.agenda import Agenda
 from netstack.engine.agenda_loop import run_agenda
 from netstack.engine.randomness import Randomness
 from netstack.exchange.emulated_link import EmulatedLink, EmulatedWire
-from netstack.scenarios.config import CostModel, LinkConditions
+from netstack.scenarios.costs import CostModel, LinkConditions
 
 # Powers of 2, so that sums of them are exact.
 PER_MESSAGE = 2.0**-10

@@ -34,13 +34,13 @@ from netstack import (
     check_scenario,
 )
 from netstack.checkpoints.control_plane import TaskKey
+from netstack.checkpoints.metadata import CheckpointMetadata
 from netstack.checkpoints.storage import MemoryStorage, write_pieces
 from netstack.engine.agenda import Agenda
 from netstack.engine.agenda_loop import run_agenda
 from netstack.errors import StorageError
 from netstack.jobs.fault_injector import FaultInjector, FaultyStorage, StorageCondition
 from netstack.scenarios.faults import ControlMessage
-from netstack.state.snapshots import CheckpointMetadata
 
 STAGE = SubtaskName("stage1", 1)
 

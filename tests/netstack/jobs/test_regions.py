@@ -17,7 +17,7 @@ from netstack import (
     distribution_notices,
 )
 from netstack.jobs.failover import Region, deployment_s, failover_regions, regions_of, task_names
-from netstack.scenarios.exchange_patterns import consumers_of_producers
+from netstack.scenarios.ship_strategies import consumers_of_producers
 
 ALL_SHIPS = ("forward", "rescale", "rebalance", "hash", "broadcast")
 

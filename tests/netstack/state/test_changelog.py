@@ -21,7 +21,7 @@ from netstack import (
     StoredFile,
     TransactionLog,
 )
-from netstack.scenarios.config import ChangelogStorage, RestartStrategy, StateBackendType
+from netstack.scenarios.options import ChangelogStorage, RestartStrategy, StateBackendType
 from netstack.state.backend import BackendSnapshot
 from netstack.state.changelog import (
     Changelog,
@@ -31,7 +31,8 @@ from netstack.state.changelog import (
     changes_in,
     restore_logged,
 )
-from netstack.state.snapshots import StateFormat, StateKind
+from netstack.state.handles import StateFormat
+from netstack.state.state_kinds import StateKind
 from netstack.state.table_backend import TableSettings, TableStateBackend
 from netstack.state.value_encoding import encode_value
 from netstack.tasks.state_work import first_delay_s

@@ -35,7 +35,7 @@ from netstack import (
     transactional_sink,
 )
 from netstack.engine.agenda import EventClock
-from netstack.scenarios.exchange_patterns import disorder_s
+from netstack.scenarios.watermark_reach import disorder_s
 from netstack.tasks.synthetic_output import Emission, EventTimeWindows, HeldBack
 from netstack.tasks.watermarks import SourceWatermarks
 from tests.netstack.diamonds import chain_of_diamonds

@@ -32,7 +32,7 @@ from netstack.engine.agenda import Agenda
 from netstack.engine.cores import Cores
 from netstack.engine.randomness import Randomness
 from netstack.jobs.job import Job
-from netstack.scenarios.config import CostModel
+from netstack.scenarios.costs import CostModel
 from netstack.tasks.service_time import Throttle
 from netstack.tasks.subtask_environment import Environment
 from netstack.tasks.time_account import Lateness, TimeAccount, Waiting

@@ -19,8 +19,8 @@ from netstack import (
     Vertex,
 )
 from netstack.engine.agenda_loop import run_agenda
+from netstack.engine.cancellation import Scope
 from netstack.engine.randomness import Randomness
-from netstack.engine.timers import Scope
 from netstack.jobs.build import JobBuilder
 from netstack.tasks.source_log import SourceLogs
 from netstack.tasks.subtask import Subtask

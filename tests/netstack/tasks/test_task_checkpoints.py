@@ -37,8 +37,8 @@ from netstack import (
 from netstack.checkpoints.pending_checkpoint import Acknowledgement, CheckpointedTask
 from netstack.checkpoints.recovery import RecoverySource, SubtaskRecovery
 from netstack.engine.agenda_loop import run_agenda
+from netstack.engine.cancellation import Scope
 from netstack.engine.randomness import Randomness
-from netstack.engine.timers import Scope
 from netstack.jobs.build import JobBuilder
 from netstack.state.table_backend import TableSettings
 from netstack.tasks.operator_subtask import OperatorSubtask

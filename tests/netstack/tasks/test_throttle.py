@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from netstack.engine.randomness import Randomness
-from netstack.scenarios.config import CostModel
+from netstack.scenarios.costs import CostModel
 from netstack.tasks.service_time import SLEEP_THRESHOLD_S, Pauses, Throttle
 
 OVERSLEEP_S = 70e-6

@@ -15,7 +15,7 @@ from buffers import CorruptRecord
 from flowcontrol import BufferResponse, DataType, EndOfPartition, RemoteProtocolError, encode, encode_event
 from netstack import ConnectionLimits, NetworkConfig, TransportConfig, TransportError, with_options
 from netstack.exchange.tcp_link import TcpLink
-from netstack.transport.endpoint import Endpoint
+from netstack.shuffle.endpoint import Endpoint
 
 SEGMENT_BYTES = 256
 CONFIG = TransportConfig(network=with_options(NetworkConfig(), {"segment_bytes": SEGMENT_BYTES}))

@@ -8,7 +8,7 @@ import msgspec
 
 from buffers import GateBuffersSpec, gate_buffers, gate_segments, partition_segments
 
-from ..scenarios.config import NetworkConfig
+from ..scenarios.options import NetworkConfig
 from ..tcp.pipe import ConnectionLimits
 
 

@@ -7,8 +7,8 @@ import trio
 
 from netstack.engine.agenda import Agenda, Waiter
 from netstack.engine.agenda_loop import run_agenda
+from netstack.engine.cancellation import Scope
 from netstack.engine.cores import Cores
-from netstack.engine.timers import Scope
 
 
 class Story:

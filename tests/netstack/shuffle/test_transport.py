@@ -23,7 +23,7 @@ from netstack import (
     fresh_secret,
     with_options,
 )
-from netstack.transport.endpoint import RECORD_BYTES, LoopbackRecords
+from netstack.shuffle.endpoint import RECORD_BYTES, LoopbackRecords
 
 SMALL = TransportConfig(network=with_options(NetworkConfig(), {"segment_bytes": 4096}))
 

@@ -26,7 +26,7 @@ from netstack import (
 )
 from netstack.checkpoints.storage import MemoryStorage
 from netstack.jobs import build
-from netstack.scenarios.exchange_patterns import Contents, contents_of
+from netstack.scenarios.record_contents import Contents, contents_of
 from netstack.scenarios.scenario import Keys
 from tests.netstack.whole_jobs import MODES
 

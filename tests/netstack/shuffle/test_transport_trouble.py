@@ -20,7 +20,7 @@ from netstack import (
     fresh_secret,
     with_options,
 )
-from tests.netstack.transport.test_transport import exchange, in_parallel, opened
+from tests.netstack.shuffle.test_transport import exchange, in_parallel, opened
 
 SEGMENT_BYTES = 4096
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from netstack import Edge, GeneratorSpec, Scenario, Vertex
 from netstack.jobs.build import gates_of, partitions_of
-from netstack.scenarios.exchange_patterns import (
+from netstack.scenarios.ship_strategies import (
     ShipStrategy,
     capacity_by_load,
     consumers_of_producers,
