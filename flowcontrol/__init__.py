@@ -2,7 +2,7 @@
 
 Time is passed in as an argument, in seconds. Each method returns the actions that its caller has to carry
 out. Read the modules in this order: `messages`, `frames`, `wire_size`, `frame_reader`, `handshake`, `events`,
-`credit`, `sender`, `receiver`, `barrier_handler`, `barrier_aligner`, `alternating_aligner`,
+`credit`, `sender`, `receiver`, `failure_reason`, `barrier_handler`, `barrier_aligner`, `alternating_aligner`,
 `barrier_tracker`, `channel_barrier`, `throughput`, `debloat`, `debloat_policy`, `debloat_policies`,
 `partition_requests`, `watermark_valve`.
 """
@@ -12,7 +12,6 @@ from .barrier_aligner import BarrierAligner
 from .barrier_handler import (
     NO_CHECKPOINT,
     Abort,
-    AbortReason,
     Action,
     Alarm,
     AlignmentEnd,
@@ -79,6 +78,7 @@ from .events import (
     encode_event,
     is_barrier,
 )
+from .failure_reason import FailureReason
 from .frame_reader import FrameReader, FrameSink
 from .frames import (
     DEFAULT_MAX_FRAME_BYTES,
@@ -146,7 +146,6 @@ __all__ = [
     "SEAL_BYTES",
     "TRANSITIONS",
     "Abort",
-    "AbortReason",
     "AckAllUserRecordsProcessed",
     "Action",
     "AddCredit",
@@ -193,6 +192,7 @@ __all__ = [
     "ErrorResponse",
     "Event",
     "EventAnnouncement",
+    "FailureReason",
     "FlinkPolicy",
     "FrameDecoder",
     "FrameReader",

@@ -43,7 +43,6 @@ from enum import Enum, auto
 from .barrier_aligner import SingleCheckpointHandler
 from .barrier_handler import (
     Abort,
-    AbortReason,
     Action,
     Alarm,
     AlignmentEnd,
@@ -53,6 +52,7 @@ from .barrier_handler import (
 )
 from .errors import LocalProtocolError
 from .events import Alignment, CheckpointBarrier
+from .failure_reason import FailureReason
 
 
 class AlternatingState(Enum):
@@ -187,13 +187,13 @@ class AlternatingAligner(SingleCheckpointHandler):
             return []
         return [Alarm(current, max(_time_left(self._barrier, now), 0.0))]
 
-    def _abort(self, checkpoint_id: int, reason: AbortReason) -> list[Action]:
+    def _abort(self, checkpoint_id: int, reason: FailureReason) -> list[Action]:
         current = self.current_checkpoint_id
         triggered = self.state is AlternatingState.COLLECTING_UNALIGNED
         actions = super()._abort(checkpoint_id, reason)
         if triggered and checkpoint_id != current:
             # Without this Abort, the current checkpoint would wait for in-flight data that never arrives.
-            actions.insert(-1, Abort(current, AbortReason.SUBSUMED))
+            actions.insert(-1, Abort(current, FailureReason.DECLINED_SUBSUMED))
         return actions
 
     def _finish(self) -> list[Action]:

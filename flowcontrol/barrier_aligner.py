@@ -32,7 +32,6 @@ from collections.abc import Sequence
 from .barrier_handler import (
     NO_CHECKPOINT,
     Abort,
-    AbortReason,
     Action,
     AlignmentMetrics,
     AlignmentStart,
@@ -42,6 +41,7 @@ from .barrier_handler import (
 )
 from .errors import LocalProtocolError
 from .events import CheckpointBarrier
+from .failure_reason import FailureReason
 
 NO_BARRIER = CheckpointBarrier(NO_CHECKPOINT, 0.0)
 """The barrier that is stored before the first checkpoint begins."""
@@ -97,7 +97,7 @@ class SingleCheckpointHandler(BarrierHandler):
         current = self.current_checkpoint_id
         # As in Flink, a checkpoint that was only announced cannot be cancelled.
         if checkpoint_id > current or (checkpoint_id == current and self._aligned):
-            return self._abort(checkpoint_id, AbortReason.CANCELLED)
+            return self._abort(checkpoint_id, FailureReason.DECLINED_ON_CANCELLATION_BARRIER)
         return []
 
     def end_of_partition(self, channel: int, now: float) -> list[Action]:
@@ -108,7 +108,7 @@ class SingleCheckpointHandler(BarrierHandler):
         if not self.pending:
             return []
         if not self._count_ends:
-            return self._abort(self.current_checkpoint_id, AbortReason.INPUT_ENDED)
+            return self._abort(self.current_checkpoint_id, FailureReason.DECLINED_INPUT_END_OF_STREAM)
         return self._count(channel, None, now)
 
     @abstractmethod
@@ -132,7 +132,9 @@ class SingleCheckpointHandler(BarrierHandler):
         """Start the checkpoint of `barrier` if it is newer than the current one."""
         if barrier.checkpoint_id == self.current_checkpoint_id:
             return []
-        actions = self._abort(self.current_checkpoint_id, AbortReason.SUBSUMED) if self.pending else []
+        actions: list[Action] = []
+        if self.pending:
+            actions = self._abort(self.current_checkpoint_id, FailureReason.DECLINED_SUBSUMED)
         self.current_checkpoint_id = barrier.checkpoint_id
         self._barrier = barrier
         self._target = self.open_channels
@@ -148,7 +150,7 @@ class SingleCheckpointHandler(BarrierHandler):
         metrics = self._timer.end(self._start, now)
         return self._counted(channel, barrier, metrics, now) + self._finish()
 
-    def _abort(self, checkpoint_id: int, reason: AbortReason) -> list[Action]:
+    def _abort(self, checkpoint_id: int, reason: FailureReason) -> list[Action]:
         # Flink resumes before it reports the abort.
         self.current_checkpoint_id = checkpoint_id
         self._timer.reset()

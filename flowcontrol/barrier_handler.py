@@ -12,23 +12,15 @@ returns actions. The handler has no access to queues and clocks. There is a hand
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from enum import Enum
 
 import msgspec
 
 from .errors import LocalProtocolError
 from .events import CheckpointBarrier
+from .failure_reason import FailureReason
 
 NO_CHECKPOINT = -1
 """The id before the first checkpoint."""
-
-
-class AbortReason(Enum):
-    """Reason why a checkpoint was aborted; the values are Flink's CheckpointFailureReason names."""
-
-    SUBSUMED = "CHECKPOINT_DECLINED_SUBSUMED"
-    CANCELLED = "CHECKPOINT_DECLINED_ON_CANCELLATION_BARRIER"
-    INPUT_ENDED = "CHECKPOINT_DECLINED_INPUT_END_OF_STREAM"
 
 
 class AlignmentMetrics(msgspec.Struct, frozen=True):
@@ -47,7 +39,7 @@ class Abort(msgspec.Struct, frozen=True):
     """Abort the checkpoint, persist no more of its data, and notify the tasks downstream."""
 
     checkpoint_id: int
-    reason: AbortReason
+    reason: FailureReason
 
 
 class Trigger(msgspec.Struct, frozen=True):

@@ -26,9 +26,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from .barrier_handler import Abort, AbortReason, Action, AlignmentStart, BarrierHandler, Trigger
+from .barrier_handler import Abort, Action, AlignmentStart, BarrierHandler, Trigger
 from .errors import LocalProtocolError
 from .events import Alignment, CheckpointBarrier
+from .failure_reason import FailureReason
 
 MAX_TRACKED = 50
 """Maximum number of tracked checkpoints. Beyond it, the oldest checkpoint is forgotten."""
@@ -89,13 +90,17 @@ class BarrierTracker(BarrierHandler):
         """Handle a cancel marker polled from `channel`; returns the actions to carry out, in order."""
         self._require_open(channel)
         older = [pending for pending in self._pending if pending < checkpoint_id]
-        actions = [abort for pending in older for abort in self._abort(pending, AbortReason.CANCELLED)]
+        actions = [
+            abort
+            for pending in older
+            for abort in self._abort(pending, FailureReason.DECLINED_ON_CANCELLATION_BARRIER)
+        ]
         for pending in older:
             del self._pending[pending]
         if checkpoint_id > self.current_checkpoint_id:
             self._track(checkpoint_id, _Count(self.open_channels))
         if checkpoint_id in self._pending:
-            actions += self._abort(checkpoint_id, AbortReason.CANCELLED)
+            actions += self._abort(checkpoint_id, FailureReason.DECLINED_ON_CANCELLATION_BARRIER)
         return actions + self._count(channel, checkpoint_id, now)
 
     def end_of_partition(self, channel: int, now: float) -> list[Action]:
@@ -109,7 +114,9 @@ class BarrierTracker(BarrierHandler):
                 action for checkpoint in reversed(pending) for action in self._count(channel, checkpoint, now)
             ]
         actions = [
-            abort for checkpoint in pending for abort in self._abort(checkpoint, AbortReason.INPUT_ENDED)
+            abort
+            for checkpoint in pending
+            for abort in self._abort(checkpoint, FailureReason.DECLINED_INPUT_END_OF_STREAM)
         ]
         self._pending.clear()
         return actions
@@ -134,7 +141,7 @@ class BarrierTracker(BarrierHandler):
             return []
         return [Trigger(count.barrier, self._timer.end(count.start, now))]
 
-    def _abort(self, checkpoint_id: int, reason: AbortReason) -> list[Action]:
+    def _abort(self, checkpoint_id: int, reason: FailureReason) -> list[Action]:
         """Abort a tracked checkpoint, unless it already is aborted; its barriers are still counted."""
         count = self._pending[checkpoint_id]
         if count.aborted:

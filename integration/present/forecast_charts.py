@@ -15,13 +15,13 @@ from typing import Any
 import altair as alt
 import numpy as np
 
+from flowcontrol import FailureReason
 from netstack import CheckpointResult, Result, format_duration
 
 from ..forecast.figures import Curve, LoadFigures
 from ..forecast.forecast import Forecast
 from ..number_text import milliseconds, per_second
 from ..tuning.load import rates_of
-from ..tuning.measures import EXPIRED
 from ..tuning.restart_drill import RestartDrill, backlog, outage_times
 from ..tuning.settings import NOW
 from .chart_style import (
@@ -455,7 +455,7 @@ def _checkpoint_rows(setting: str, result: Result) -> Iterator[Row]:
     for each in [*completed[::step], *failed[:MOST_BARS]]:
         kind = "completed"
         if each.failed:
-            kind = EXPIRED_MARK if each.failure == EXPIRED else FAILED_MARK
+            kind = EXPIRED_MARK if each.failure == FailureReason.EXPIRED else FAILED_MARK
         yield {
             "setting": setting,
             "id": each.id,

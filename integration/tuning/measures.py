@@ -32,15 +32,12 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from flowcontrol import FailureReason
 from netstack import CheckpointResult, CheckpointStatus, Result, Scenario, format_duration
 
 from ..figures.checkpoint_times import completed_within, mean_times, triggered_within
 from ..figures.optional_figures import complete, highest, known, lowest, middle, total
 from ..figures.window_figures import bytes_in_flight, consumers, is_debloated, last_consumers
-
-EXPIRED = "CHECKPOINT_EXPIRED"
-"""Flink's CheckpointFailureReason of a checkpoint that took longer than its timeout."""
-
 
 Figures = NDArray[np.float64]
 
@@ -167,7 +164,7 @@ def measure(
         debloated_buffer_min_bytes=lowest(sizes),
         checkpoints_completed=len(completed),
         checkpoints_failed=len(failed),
-        checkpoints_expired=sum(checkpoint.failure == EXPIRED for checkpoint in failed),
+        checkpoints_expired=sum(checkpoint.failure == FailureReason.EXPIRED for checkpoint in failed),
     )
 
 

@@ -16,12 +16,12 @@ from statistics import fmean
 import msgspec
 import numpy as np
 
+from flowcontrol import FailureReason
 from netstack import AtTime, CheckpointResult, Outage, Recorder, Result, Scenario
 
 from ..errors import UsageError
 from ..figures.optional_figures import known
 from .load import burst_s, has_unlimited_source, rates_of
-from .measures import EXPIRED
 
 MOST_CATCH_UP_S = 1800.0
 """Maximum time, in seconds, for which reading the backlog is emulated. The rest is calculated."""
@@ -149,7 +149,7 @@ def drill_of(setting: str, result: Result) -> RestartDrill:
         emulated_s=round(max(0.0, emulated_until - over), 1),
         most_pending=float(known_pending.max()) if known_pending.size else None,
         checkpoints_completed=sum(each.completed for each in meanwhile),
-        checkpoints_expired=sum(each.failure == EXPIRED for each in failed),
+        checkpoints_expired=sum(each.failure == FailureReason.EXPIRED for each in failed),
         checkpoints_failed=len(failed),
         checkpoint_ms=round(fmean(durations), 2) if durations else None,
         checkpoint_max_ms=max(durations, default=None),

@@ -16,7 +16,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Sequence
 
-from flowcontrol import Alignment, CheckpointBarrier, CheckpointOptions, PostCheckpointAction
+from flowcontrol import (
+    Alignment,
+    CheckpointBarrier,
+    CheckpointOptions,
+    FailureReason,
+    PostCheckpointAction,
+)
 
 from ..engine.agenda import Agenda, Timer
 from ..engine.randomness import Randomness
@@ -37,7 +43,6 @@ from .pending_checkpoint import (
     Checkpoint,
     CheckpointedTask,
     FailureCounter,
-    FailureReason,
     key_of,
 )
 from .recovery import InitialCheckpoint
@@ -134,7 +139,7 @@ class CheckpointCoordinator:
         self._stop_timeout()
         self._watch_timeout()
 
-    def stop(self, reason: FailureReason = FailureReason.CHECKPOINT_COORDINATOR_SUSPEND) -> None:
+    def stop(self, reason: FailureReason = FailureReason.COORDINATOR_SUSPEND) -> None:
         """End an attempt whose tasks have been cancelled.
 
         Pending checkpoints fail with `reason`; no messages are sent.
@@ -154,7 +159,7 @@ class CheckpointCoordinator:
         self._report_refused(self._scheduler.stop())
         self.control_plane.reset(gone)
         for checkpoint in self.pending:
-            self._fail(checkpoint, FailureReason.CHECKPOINT_COORDINATOR_SUSPEND)
+            self._fail(checkpoint, FailureReason.COORDINATOR_SUSPEND)
         self._discard_reports({number for number, task in self._reported if task in gone})
 
     def release(self) -> None:
@@ -201,7 +206,7 @@ class CheckpointCoordinator:
             self._savepoint_failed(request, refused)
 
     def _report_refused(self, requests: Iterable[CheckpointRequest]) -> None:
-        reason = FailureReason.CHECKPOINT_COORDINATOR_SUSPEND
+        reason = FailureReason.COORDINATOR_SUSPEND
         for request in requests:
             if request.savepoint is not None:
                 self._savepoint_failed(request.savepoint, reason)
@@ -229,17 +234,14 @@ class CheckpointCoordinator:
             self._reported[report.checkpoint_id, task] = shared
         self.control_plane.send(ControlMessage.ACKNOWLEDGE, task, delay, self._acknowledged, subtask, report)
 
-    def decline(self, subtask: CheckpointedTask, checkpoint_id: int, reason: str, detail: str = "") -> None:
-        """Report that a subtask has declined a checkpoint; the checkpoint fails when the message arrives.
-
-        Raises:
-            ValueError: if `reason` is not the name of a FailureReason.
-        """
-        cause = FailureReason(reason)
+    def decline(
+        self, subtask: CheckpointedTask, checkpoint_id: int, reason: FailureReason, detail: str = ""
+    ) -> None:
+        """Report that a subtask has declined a checkpoint; the checkpoint fails when the message arrives."""
         delay = self._randomness.uniform(*self._costs.ack_s)
         who = f"declined by {self._name(subtask)}" + (f" ({detail})" if detail else "")
         self.control_plane.send(
-            ControlMessage.DECLINE, key_of(subtask), delay, self._declined, checkpoint_id, cause, who
+            ControlMessage.DECLINE, key_of(subtask), delay, self._declined, checkpoint_id, reason, who
         )
 
     def discard_unused(self, files: Iterable[StoredFile]) -> None:
@@ -263,9 +265,7 @@ class CheckpointCoordinator:
         for checkpoint in self.pending:
             never_began = subtask.last_checkpoint < checkpoint.checkpoint_id
             if never_began and key_of(subtask) in checkpoint.first:
-                self.decline(
-                    subtask, checkpoint.checkpoint_id, FailureReason.CHECKPOINT_DECLINED_TASK_CLOSING
-                )
+                self.decline(subtask, checkpoint.checkpoint_id, FailureReason.DECLINED_TASK_CLOSING)
 
     def _trigger(self, request: CheckpointRequest) -> None:
         running = [subtask for subtask in self._subtasks if not subtask.ended]
@@ -328,7 +328,7 @@ class CheckpointCoordinator:
             # The failure of one checkpoint may have ended others.
             if checkpoint.checkpoint_id in self._pending and self._deadline(checkpoint) <= self._agenda.now:
                 missing = f"acknowledgements missing: {len(checkpoint.awaited)}"
-                self._fail(checkpoint, FailureReason.CHECKPOINT_EXPIRED, missing)
+                self._fail(checkpoint, FailureReason.EXPIRED, missing)
         self._watch_timeout()
 
     def _acknowledged(self, subtask: CheckpointedTask, report: Acknowledgement) -> None:
@@ -353,7 +353,7 @@ class CheckpointCoordinator:
             else:
                 self._savepoints.complete(metadata, savepoint)
         except StorageError as error:
-            self._fail(checkpoint, FailureReason.FINALIZE_CHECKPOINT_FAILURE, str(error))
+            self._fail(checkpoint, FailureReason.FINALIZE_FAILURE, str(error))
             return
         del self._pending[number]
         self._take_reports(number)
@@ -365,7 +365,7 @@ class CheckpointCoordinator:
         if savepoint is None or savepoint.stops:
             for other in self.pending:
                 if other.checkpoint_id < number and other.request is None:
-                    self._fail(other, FailureReason.CHECKPOINT_SUBSUMED)
+                    self._fail(other, FailureReason.SUBSUMED)
             self._notify_tasks(ControlMessage.COMPLETED, number)
         if savepoint is not None and savepoint.stops:
             self.stopped_with = savepoint.location

@@ -8,10 +8,9 @@ since both are normal. The rules are those of Flink's PendingCheckpoint and Chec
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from enum import StrEnum
 from typing import NamedTuple, Protocol
 
-from flowcontrol import Alignment, AlignmentMetrics, CheckpointBarrier, CheckpointOptions
+from flowcontrol import Alignment, AlignmentMetrics, CheckpointBarrier, CheckpointOptions, FailureReason
 
 from ..results.recorder import CheckpointHead, Recorder, SubtaskCheckpoint
 from ..results.result import CheckpointStatus, CheckpointType
@@ -20,35 +19,13 @@ from ..scenarios.job_shape import JobShape
 from .control_plane import TaskKey
 from .metadata import CheckpointMetadata, SubtaskSnapshot
 
-
-class FailureReason(StrEnum):
-    """Reason why a checkpoint did not start or did not complete (Flink's CheckpointFailureReason)."""
-
-    TOO_MANY_CHECKPOINT_REQUESTS = "TOO_MANY_CHECKPOINT_REQUESTS"
-    MINIMUM_TIME_BETWEEN_CHECKPOINTS = "MINIMUM_TIME_BETWEEN_CHECKPOINTS"
-    NOT_ALL_REQUIRED_TASKS_RUNNING = "NOT_ALL_REQUIRED_TASKS_RUNNING"
-    IO_EXCEPTION = "IO_EXCEPTION"
-    CHECKPOINT_ASYNC_EXCEPTION = "CHECKPOINT_ASYNC_EXCEPTION"
-    CHECKPOINT_EXPIRED = "CHECKPOINT_EXPIRED"
-    CHECKPOINT_SUBSUMED = "CHECKPOINT_SUBSUMED"
-    CHECKPOINT_DECLINED = "CHECKPOINT_DECLINED"
-    CHECKPOINT_DECLINED_TASK_NOT_READY = "CHECKPOINT_DECLINED_TASK_NOT_READY"
-    CHECKPOINT_DECLINED_TASK_CLOSING = "CHECKPOINT_DECLINED_TASK_CLOSING"
-    CHECKPOINT_DECLINED_SUBSUMED = "CHECKPOINT_DECLINED_SUBSUMED"
-    CHECKPOINT_DECLINED_ON_CANCELLATION_BARRIER = "CHECKPOINT_DECLINED_ON_CANCELLATION_BARRIER"
-    CHECKPOINT_DECLINED_INPUT_END_OF_STREAM = "CHECKPOINT_DECLINED_INPUT_END_OF_STREAM"
-    CHECKPOINT_COORDINATOR_SUSPEND = "CHECKPOINT_COORDINATOR_SUSPEND"
-    TASK_FAILURE = "TASK_FAILURE"
-    FINALIZE_CHECKPOINT_FAILURE = "FINALIZE_CHECKPOINT_FAILURE"
-
-
 COUNTED = frozenset(
     {
         FailureReason.IO_EXCEPTION,
-        FailureReason.CHECKPOINT_ASYNC_EXCEPTION,
-        FailureReason.CHECKPOINT_EXPIRED,
-        FailureReason.CHECKPOINT_DECLINED,
-        FailureReason.FINALIZE_CHECKPOINT_FAILURE,
+        FailureReason.ASYNC_EXCEPTION,
+        FailureReason.EXPIRED,
+        FailureReason.DECLINED,
+        FailureReason.FINALIZE_FAILURE,
     }
 )
 """Failures that count; a job tolerates only a number of them in a row."""

@@ -26,12 +26,13 @@ from collections.abc import Callable
 from enum import IntEnum
 from typing import NamedTuple
 
+from flowcontrol import FailureReason
+
 from ..engine.agenda import Agenda, Timer
 from ..engine.cancellation import Timers
 from ..engine.randomness import Randomness
 from ..scenarios.changes import ScheduledSavepoint
 from ..scenarios.options import NetworkConfig
-from .pending_checkpoint import FailureReason
 
 MAX_QUEUED_REQUESTS = 1000
 """Maximum number of queued requests; further requests are refused."""
@@ -102,12 +103,12 @@ class CheckpointRequestDecider:
         if request.periodic and periodic_waits:
             return None  # the queued one serves for both
         if len(self._queue) >= self._max_queued and not periodic_waits:
-            return FailureReason.TOO_MANY_CHECKPOINT_REQUESTS
+            return FailureReason.TOO_MANY_REQUESTS
         insort(self._queue, request, key=lambda each: (each.kind, each.requested_at))
         if len(self._queue) <= self._max_queued:
             return None
         self._queue.pop()  # the periodic one
-        return FailureReason.TOO_MANY_CHECKPOINT_REQUESTS
+        return FailureReason.TOO_MANY_REQUESTS
 
     def choose(self, now: float, pending: int, last_end: float) -> CheckpointRequest | PutOff | None:
         """Remove and return the request that may be granted now; None if there is none.

@@ -22,7 +22,12 @@ from functools import partial
 
 import msgspec
 
-from flowcontrol import CheckpointBarrier, RemoteProtocolError, readable
+from flowcontrol import (
+    CheckpointBarrier,
+    FailureReason,
+    RemoteProtocolError,
+    readable,
+)
 
 from ..checkpoints.control_plane import TaskKey
 from ..checkpoints.pending_checkpoint import Acknowledgement, CheckpointedTask, key_of
@@ -83,7 +88,7 @@ class Decline(msgspec.Struct, frozen=True, tag=True):
 
     task: TaskKey
     checkpoint_id: int
-    reason: str
+    reason: FailureReason
     detail: str
 
 
@@ -126,9 +131,7 @@ def decode_control(payload: bytes) -> Control:
             f"a control message of {len(payload)} bytes is invalid: {problem}"
         ) from None
     if isinstance(message, Decline):
-        return Decline(
-            message.task, message.checkpoint_id, readable(message.reason), readable(message.detail)
-        )
+        return Decline(message.task, message.checkpoint_id, message.reason, readable(message.detail))
     return message
 
 
@@ -177,7 +180,9 @@ class DistantCoordinator:
         """Report that a subtask has taken its snapshot."""
         self._send(Acknowledge(key_of(subtask), report))
 
-    def decline(self, subtask: CheckpointedTask, checkpoint_id: int, reason: str, detail: str = "") -> None:
+    def decline(
+        self, subtask: CheckpointedTask, checkpoint_id: int, reason: FailureReason, detail: str = ""
+    ) -> None:
         """Report that a subtask has declined a checkpoint."""
         self._send(Decline(key_of(subtask), checkpoint_id, reason, detail))
 

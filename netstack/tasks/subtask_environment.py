@@ -6,6 +6,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
+from flowcontrol import FailureReason
+
 from ..checkpoints.pending_checkpoint import Acknowledgement, CheckpointedTask
 from ..checkpoints.storage import CheckpointStorage
 from ..engine.agenda import Agenda
@@ -27,7 +29,9 @@ class Coordinator(Protocol):
     def acknowledge(self, subtask: CheckpointedTask, report: Acknowledgement) -> None:
         """Report that a subtask has taken its snapshot."""
 
-    def decline(self, subtask: CheckpointedTask, checkpoint_id: int, reason: str, detail: str = "") -> None:
+    def decline(
+        self, subtask: CheckpointedTask, checkpoint_id: int, reason: FailureReason, detail: str = ""
+    ) -> None:
         """Report that a subtask has declined a checkpoint."""
 
     def discard_unused(self, files: Iterable[StoredFile]) -> None:

@@ -39,6 +39,7 @@ from flowcontrol import (
     EndOfPartition,
     Event,
     EventAnnouncement,
+    FailureReason,
     PostCheckpointAction,
     Prioritize,
     Resume,
@@ -66,9 +67,6 @@ if TYPE_CHECKING:
 
 UPLOADS_AT_ONCE = 4
 """Number of files of a snapshot that are uploaded at a time: Flink's default number of threads."""
-
-ASYNC_FAILED = "CHECKPOINT_ASYNC_EXCEPTION"
-"""Flink's name for a failure in the asynchronous part."""
 
 
 class StartedSnapshot(NamedTuple):
@@ -222,7 +220,7 @@ class TaskCheckpoints:
                 self._trace_channel("unblocks the channel from", action.channel, current)
                 self.channels[action.channel].resume()
             case Abort():
-                aborted, reason = action.checkpoint_id, action.reason.value
+                aborted, reason = action.checkpoint_id, action.reason
                 task.trace(f"aborts checkpoint {aborted}: {reason}", aborted)
                 self.abort(aborted)
                 task.broadcast(CancelCheckpointMarker(aborted))
@@ -529,7 +527,9 @@ class TaskCheckpoints:
 
     def _fail(self, checkpoint_id: int, detail: str) -> None:
         self.abort(checkpoint_id)
-        self._environment.coordinator.decline(self._task, checkpoint_id, ASYNC_FAILED, detail)
+        self._environment.coordinator.decline(
+            self._task, checkpoint_id, FailureReason.ASYNC_EXCEPTION, detail
+        )
 
     def abort(self, checkpoint_id: int) -> None:
         """Abort a checkpoint: drop its data if it has begun, otherwise never begin it."""

@@ -7,7 +7,6 @@ from hypothesis import strategies as st
 
 from flowcontrol import (
     Abort,
-    AbortReason,
     Action,
     Alarm,
     Alignment,
@@ -21,6 +20,7 @@ from flowcontrol import (
     CheckpointOptions,
     EndOfPartition,
     EventAnnouncement,
+    FailureReason,
     LocalProtocolError,
     Prioritize,
     Resume,
@@ -63,8 +63,8 @@ def test_a_cancel_of_a_newer_checkpoint_also_tells_of_one_that_was_triggered() -
 
     assert aligner.cancel(2, 4, now=0.0) == [
         Resume(1),
-        Abort(1, AbortReason.SUBSUMED),
-        Abort(4, AbortReason.CANCELLED),
+        Abort(1, FailureReason.DECLINED_SUBSUMED),
+        Abort(4, FailureReason.DECLINED_ON_CANCELLATION_BARRIER),
     ]
 
 

@@ -6,7 +6,6 @@ import pytest
 
 from flowcontrol import (
     Abort,
-    AbortReason,
     Alarm,
     Alignment,
     AlignmentEnd,
@@ -16,6 +15,7 @@ from flowcontrol import (
     CheckpointOptions,
     EndOfPartition,
     EventAnnouncement,
+    FailureReason,
     Trigger,
 )
 from tests.flowcontrol.gate_model import Data, Item, ModelGate
@@ -201,4 +201,4 @@ def test_the_abort_scenario_tells_of_one_abort_and_sets_one_alarm() -> None:
     player.play()
 
     told = [action for action in player.gate.done if isinstance(action, Abort | Alarm)]
-    assert told == [Alarm(1, pytest.approx(0.1)), Abort(1, AbortReason.CANCELLED)]
+    assert told == [Alarm(1, pytest.approx(0.1)), Abort(1, FailureReason.DECLINED_ON_CANCELLATION_BARRIER)]

@@ -6,12 +6,12 @@ from hypothesis import strategies as st
 
 from flowcontrol import (
     Abort,
-    AbortReason,
     Action,
     Alignment,
     BarrierTracker,
     CheckpointBarrier,
     CheckpointOptions,
+    FailureReason,
     LocalProtocolError,
     Trigger,
 )
@@ -31,7 +31,10 @@ def told(actions: list[Action]) -> list[str]:
             case Trigger(of):
                 words.append(f"T{of.checkpoint_id}")
             case Abort(checkpoint_id, reason):
-                letter = {AbortReason.CANCELLED: "C", AbortReason.INPUT_ENDED: "E"}[reason]
+                letter = {
+                    FailureReason.DECLINED_ON_CANCELLATION_BARRIER: "C",
+                    FailureReason.DECLINED_INPUT_END_OF_STREAM: "E",
+                }[reason]
                 words.append(f"{letter}{checkpoint_id}")
             case _:
                 pytest.fail(f"a tracker does not tell {action}")

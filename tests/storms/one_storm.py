@@ -19,7 +19,10 @@ from tempfile import TemporaryDirectory
 
 import trio
 
-from flowcontrol import PostCheckpointAction
+from flowcontrol import (
+    FailureReason,
+    PostCheckpointAction,
+)
 from integration.storage.rocksdb import RocksStores
 from netstack import (
     Agenda,
@@ -380,7 +383,7 @@ def _problems_of_liveness(case: StormCase, job: Job) -> Iterator[str]:
     failed = [
         head
         for head in job.recorder.checkpoints
-        if head.triggered_at > calm_s and head.failure == "CHECKPOINT_EXPIRED"
+        if head.triggered_at > calm_s and head.failure == FailureReason.EXPIRED
     ]
     for head in failed[:_SHOWN]:
         yield f"checkpoint {head.checkpoint_id} expired, but all has been calm since {calm_s:.3f} s"

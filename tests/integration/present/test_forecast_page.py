@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from flowcontrol import FailureReason
 from integration.forecast.forecast import Forecast
 from integration.number_text import NOTHING
 from integration.present.chart_style import Chart
@@ -32,7 +33,6 @@ from integration.present.forecast_charts import (
     reading_rates,
 )
 from integration.present.pages import write_forecast
-from integration.tuning.measures import EXPIRED
 from integration.tuning.restart_drill import outage_times
 from netstack import CheckpointStatus, Result
 from tests.integration.axes import axes_of, has_unit
@@ -250,7 +250,7 @@ def test_sources_read_faster_after_the_outage_and_the_rate_is_unknown_during_it(
 def with_failures(result: Result, count: int = 1) -> Result:
     """A drill whose first checkpoint expired, and whose second one failed."""
     first, second, *others = result.checkpoints
-    ended = [(first, EXPIRED), (second, "CHECKPOINT_DECLINED")]
+    ended = [(first, FailureReason.EXPIRED), (second, FailureReason.DECLINED)]
     failed = [
         replace(each, status=CheckpointStatus.FAILED, failure=why, duration_ms=None) for each, why in ended
     ]

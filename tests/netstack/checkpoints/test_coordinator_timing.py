@@ -13,7 +13,11 @@ import trio
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from flowcontrol import AlignmentMetrics, CheckpointBarrier
+from flowcontrol import (
+    AlignmentMetrics,
+    CheckpointBarrier,
+    FailureReason,
+)
 from netstack.checkpoints.coordinator import CheckpointCoordinator
 from netstack.checkpoints.metadata import SubtaskSnapshot
 from netstack.checkpoints.pending_checkpoint import Acknowledgement
@@ -52,7 +56,7 @@ class Reports(Protocol):
     """Reports of the tasks of the model job."""
 
     def acknowledge(self, task: Task, report: Acknowledgement) -> None: ...
-    def decline(self, task: Task, checkpoint_id: int, reason: str) -> None: ...
+    def decline(self, task: Task, checkpoint_id: int, reason: FailureReason) -> None: ...
     def finished(self, task: Task) -> None: ...
 
 
@@ -79,7 +83,7 @@ class Task:
             return
         if self.vertex == 1 and self.index == 0 and barrier.checkpoint_id in self.job.plan.declined:
             self.last_checkpoint = barrier.checkpoint_id
-            reason = "CHECKPOINT_DECLINED_SUBSUMED"
+            reason = FailureReason.DECLINED_SUBSUMED
             self.job.coordinator.decline(self, barrier.checkpoint_id, reason)
             return
         self.last_checkpoint = barrier.checkpoint_id
@@ -220,9 +224,9 @@ class OneAtATime:
             and task.last_checkpoint < checkpoint.checkpoint_id
             and task in checkpoint.first
         ):
-            self.decline(task, checkpoint.checkpoint_id, "")
+            self.decline(task, checkpoint.checkpoint_id, FailureReason.DECLINED)
 
-    def decline(self, task: Task, checkpoint_id: int, reason: str) -> None:
+    def decline(self, task: Task, checkpoint_id: int, reason: FailureReason) -> None:
         self.agenda.after(self.uniform(*COSTS.ack_s), self.declined, checkpoint_id)
 
     def declined(self, checkpoint_id: int) -> None:

@@ -14,6 +14,7 @@ from flowcontrol import (
     CancelCheckpointMarker,
     CheckpointBarrier,
     CheckpointOptions,
+    FailureReason,
     decode_event,
 )
 from netstack import (
@@ -45,7 +46,7 @@ from netstack.tasks.operator_subtask import OperatorSubtask
 from netstack.tasks.source_log import SourceLogs
 from netstack.tasks.subtask import Mail
 from netstack.tasks.subtask_environment import Environment
-from netstack.tasks.task_checkpoints import ASYNC_FAILED, TaskCheckpoints
+from netstack.tasks.task_checkpoints import TaskCheckpoints
 from tests.netstack.table_model import ModelStores
 
 RATE = 1000.0
@@ -70,7 +71,7 @@ class Told:
         self.uploads_s: list[float] = []
         self.own_bytes: list[int] = []
         self.data_ended: list[bool] = []
-        self.declined: list[tuple[int, str, str]] = []
+        self.declined: list[tuple[int, FailureReason, str]] = []
 
     def acknowledge(self, subtask: CheckpointedTask, report: Acknowledgement) -> None:
         self.acknowledged.append(report.checkpoint_id)
@@ -79,7 +80,9 @@ class Told:
         self.own_bytes.append(sum(handle.size for handle in own))
         self.data_ended.append(report.snapshot.data_ended)
 
-    def decline(self, subtask: CheckpointedTask, checkpoint_id: int, reason: str, detail: str = "") -> None:
+    def decline(
+        self, subtask: CheckpointedTask, checkpoint_id: int, reason: FailureReason, detail: str = ""
+    ) -> None:
         self.declined.append((checkpoint_id, reason, detail))
 
     def finished(self, subtask: CheckpointedTask) -> None: ...
@@ -174,7 +177,7 @@ def test_a_newer_barrier_beside_one_that_can_time_out_fails_the_older_checkpoint
     source.begin(1)
     source.begin(2)
     ((number, reason, detail),) = source.told.declined
-    assert (number, reason) == (1, ASYNC_FAILED)
+    assert (number, reason) == (1, FailureReason.ASYNC_EXCEPTION)
     assert detail == "a newer checkpoint began while the alignment of this one could still time out"
     for subpartition in source.subpartitions:
         for _ in range(2):
