@@ -1,4 +1,4 @@
-"""Prints the tables of docs/studies/LIMITS_OF_DEBLOATING.md, which compare debloating with other mechanisms.
+"""Prints tables, some in docs/studies/LIMITS_OF_DEBLOATING.md, that compare debloating with other mechanisms.
 
 Run it with ``python -m benches.studies.debloating_limits``; ``--only SECTION,...`` prints only some of the
 tables. It takes a quarter of an hour on two cores; all runs are in virtual time.
