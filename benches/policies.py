@@ -1,9 +1,9 @@
 """Compares debloating policies by delay, throughput, time to adapt and worst case; prints tables as Markdown.
 
-Run it with ``python -m benches.policies``; ``--write docs/studies/POLICIES.md`` writes the tables into this
-file, between their marks. ``--seeds N``, ``--first-seed S`` and ``--only NAME,...`` select the seeds and the
-scenarios. It takes about ten minutes on two cores. All runs are in virtual time, and figures are measured
-after a warm-up. Each figure is a median over the seeds, unless stated otherwise:
+Run it with ``python -m benches.policies``; docs/studies/POLICIES.md has some of the tables. ``--seeds N``,
+``--first-seed S`` and ``--only NAME,...`` select the seeds and the scenarios. It takes about ten minutes on
+two cores. All runs are in virtual time, and figures are measured after a warm-up. Each figure is a median
+over the seeds, unless stated otherwise:
 
 - end to end: median duration of the checkpoints of a run, with the minimum and maximum over the runs;
 - record delay: time from the emission of a record by the vertex before the sink until the sink reads it,
@@ -23,13 +23,11 @@ import sys
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from importlib.metadata import version
-from pathlib import Path
 from statistics import median
 
 import msgspec
 import numpy as np
 
-from integration import write_whole
 from netstack import Result, emulate
 
 from .policy_scenarios import CASES, SINK, Case
@@ -39,7 +37,6 @@ SEEDS = 3
 PROCESSES = 2
 DEFAULT = "flink"
 BAND = 2.0
-BEGIN, END = "<!-- made by benches.policies -->\n", "<!-- end of what benches.policies made -->\n"
 
 
 class Figures(msgspec.Struct, frozen=True):
@@ -200,20 +197,12 @@ def not_worse(own: list[Figures], base: list[Figures]) -> bool:
     return rate(own) >= rate(base) * 0.995
 
 
-def write(path: Path, text: str) -> None:
-    """Replace the text between the marks of a document."""
-    before, _, rest = path.read_text("utf-8").partition(BEGIN)
-    _, _, after = rest.partition(END)
-    write_whole({path: (before + BEGIN + text + END + after).encode()})
-
-
 def main() -> None:
     """Run all policies on all scenarios, and print the tables."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--seeds", type=int, default=SEEDS)
     parser.add_argument("--first-seed", type=int, default=1)
     parser.add_argument("--only", default="", help="names of scenarios, separated by commas")
-    parser.add_argument("--write", type=Path, help="document to update between its marks")
     asked = parser.parse_args()
     only = asked.only.split(",") if asked.only else [case.scenario.name for case in CASES]
     seeds = range(asked.first_seed, asked.first_seed + asked.seeds)
@@ -235,10 +224,7 @@ def main() -> None:
     each = f"seeds {seeds[0]} to {seeds[-1]} each"
     head = f"netstack {version('netstack')}, virtual clock, {each}, preset flink-2.2.\n"
     tables = [table(title, found) for title in MEASURES]
-    text = "\n".join([head, summary(found), scenarios([case for case, _ in found]), *tables])
-    print(text)
-    if asked.write is not None:
-        write(asked.write, "\n" + text + "\n")
+    print("\n".join([head, summary(found), scenarios([case for case, _ in found]), *tables]))
 
 
 if __name__ == "__main__":

@@ -25,7 +25,7 @@ from netstack import Result, Scenario, ScenarioError
 from .cluster import TestbedError, prepare
 from .job_description import POLICIES, described
 from .measuring import measure, outcome, say
-from .references import ROOT, scenario_named
+from .references import scenario_named
 
 KNOWN = (
     "2x2_200KBs_on1s",
@@ -54,9 +54,6 @@ NEW = (
 
 PREDICTIONS = Path(__file__).parent / "predictions.json"
 MEASUREMENTS = Path(__file__).parent / "measurements.json"
-DOCUMENT = ROOT / "docs/studies/POLICIES.md"
-BEGIN = "<!-- made by tests.flink policies -->\n"
-END = "<!-- end of what tests.flink policies made -->\n"
 
 RELEASE = "2.2.1"
 """The release of Flink of all runs, so that they can be compared."""
@@ -126,7 +123,6 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="where runs are kept (%(default)s)",
     )
-    parser.add_argument("--write", action="store_true", help="put the tables into docs/studies/POLICIES.md")
 
 
 def run(options: argparse.Namespace) -> int:
@@ -139,10 +135,7 @@ def run(options: argparse.Namespace) -> int:
             _write_predictions({**_predictions(), **predicted(name, options.policies)})
     else:
         _measure(options)
-    text = tables(_predictions(), table_of(measurements(options.measurements)))
-    print(text)
-    if options.write:
-        _put(DOCUMENT, text)
+    print(tables(_predictions(), table_of(measurements(options.measurements))))
     return 0
 
 
@@ -309,9 +302,3 @@ def _named(scenario: str, window: str, rows: Sequence[tuple[str, str]]) -> str:
 def _times(ours: Figures | None, flinks: Figures | None) -> str:
     triples = [figures.end_to_end_ms for figures in (ours, flinks) if figures]
     return " / ".join(f"{middle:.0f} ({least:.0f}-{most:.0f})" for middle, least, most in triples)
-
-
-def _put(document: Path, text: str) -> None:
-    before, begin, rest = document.read_text("utf-8").partition(BEGIN)
-    _, end, after = rest.partition(END)
-    write_whole({document: (before + begin + "\n" + text + "\n" + end + after).encode()})
