@@ -39,6 +39,7 @@ from ..scenarios.ship_strategies import (
     subpartition_counts,
 )
 from ..scenarios.user_code import KeyHash
+from ..scenarios.value_kinds import Subsystem
 from ..tasks.operator_subtask import OperatorSubtask
 from ..tasks.source_log import pace_of
 from ..tasks.source_subtask import SourceSubtask
@@ -253,10 +254,10 @@ class JobBuilder:
         """Give present and future tasks the settings of `scenario`, which contains `change`."""
         self._scenario = scenario
         self._maker.change(scenario, change)
-        if change.of_debloating:
+        if change.concerns(Subsystem.DEBLOATING):
             for gate in self.gates:
                 gate.change_debloater(debloater_of(scenario.config, gate.size_in_force))
-        if any(field == "adaptive_partitioner_enabled" for field, _ in change.settings):
+        if change.concerns(Subsystem.PARTITION_SELECTION):
             for own in self.subtasks:
                 for subtask in own:
                     subtask.adapt(scenario.config.adaptive_partitioner_enabled)

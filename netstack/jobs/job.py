@@ -40,6 +40,7 @@ from ..scenarios.job_shape import JobShape, shape_of
 from ..scenarios.options import CheckpointMode
 from ..scenarios.rules import check_scenario
 from ..scenarios.scenario import Scenario, changed
+from ..scenarios.value_kinds import Subsystem
 from ..state.table_store import TableStores
 from ..tasks.source_log import SourceLogs
 from ..tasks.subtask import Subtask
@@ -195,7 +196,7 @@ class Job:
     def _change(self, changes: Sequence[ScheduledChange]) -> None:
         for change in changes:
             self._in_force = changed(self._in_force, change)
-            if change.of_checkpoints:
+            if change.concerns(Subsystem.CHECKPOINTS):
                 self.coordinator.change(self._in_force.config)
             if change.vertex is not None and change.rates:
                 vertex = self._in_force.vertex(change.vertex)

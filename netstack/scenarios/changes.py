@@ -14,31 +14,17 @@ from typing import Any
 
 from flowcontrol import PostCheckpointAction, SavepointFormat
 
-from .options import FLINK_OPTIONS, OPTIONS, POLICY, NetworkConfig, read_options
+from .options import CHANGEABLE, FLINK_OPTIONS, OPTIONS, POLICY, NetworkConfig, read_options
 from .tables import HoldsTuples, Key, Part, Section, key, needed, read_table, table_shape, write_table
-from .value_kinds import FLOAT, STRING, TIME, Shape, any_of, elements, named, one_or_more
-
-CHANGEABLE = (
-    "debloat_enabled",
-    "debloat_target_s",
-    "debloat_samples",
-    "debloat_threshold_percent",
-    "debloat_policy",
-    "unaligned_enabled",
-    "aligned_checkpoint_timeout_s",
-    "adaptive_partitioner_enabled",
-    "checkpoint_interval_s",
-    "checkpoint_min_pause_s",
-    "checkpoint_timeout_s",
-)
-"""Fields of `NetworkConfig` that may change while a job runs."""
-
+from .value_kinds import FLOAT, STRING, TIME, Shape, Subsystem, any_of, elements, named, one_or_more
 
 _NUMBERS = one_or_more(FLOAT)
 
 
 class _ChangedSettings(Part):
     """Changed settings, in two keys of a table: ``flink`` and ``policy``."""
+
+    is_tuple = True
 
     def read(self, section: Section, key: Key, default: object) -> tuple[tuple[str, Any], ...]:
         config = read_options(section.section(key.name), NetworkConfig())
@@ -92,15 +78,9 @@ class ScheduledChange(HoldsTuples):
         name="rate",
     )
 
-    @property
-    def of_checkpoints(self) -> bool:
-        """Whether the change affects how or when checkpoints are taken."""
-        return any("checkpoint" in field or "aligned" in field for field, _ in self.settings)
-
-    @property
-    def of_debloating(self) -> bool:
-        """Whether the change affects how buffers are sized."""
-        return any("debloat" in field for field, _ in self.settings)
+    def concerns(self, subsystem: Subsystem) -> bool:
+        """Whether this part of the job has to obey a changed setting."""
+        return any(CHANGEABLE.get(field) is subsystem for field, _ in self.settings)
 
     def __str__(self) -> str:
         return ", ".join(self._parts())
@@ -157,6 +137,8 @@ class ScheduledSavepoint:
 
 class Savepoints(Part):
     """A list of savepoints: each is a time, or a table with a time ``at``."""
+
+    is_tuple = True
 
     def read(self, section: Section, key: Key, default: object) -> tuple[ScheduledSavepoint, ...]:
         """Return the savepoints."""

@@ -317,6 +317,8 @@ def _of(vertex: str | None, subtask: int | None) -> str:
 class Faults(Part):
     """A list of tables; the key ``kind`` of each gives the type of the fault."""
 
+    is_tuple = True
+
     def read(self, section: Section, key: Key, default: object) -> tuple[Fault, ...]:
         """Return the faults; a table of unknown kind is reported as a mistake and omitted."""
         faults = []

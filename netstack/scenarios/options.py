@@ -29,6 +29,7 @@ from .value_kinds import (
     Kind,
     Option,
     Shape,
+    Subsystem,
     any_of,
     choice,
     option,
@@ -154,12 +155,21 @@ class NetworkConfig:
     request_backoff_max_s: float = option(
         "taskmanager.network.request-backoff.max", DURATION, 10.0, inert=True
     )
-    debloat_enabled: bool = option("taskmanager.network.memory.buffer-debloat.enabled", BOOLEAN, False)
+    debloat_enabled: bool = option(
+        "taskmanager.network.memory.buffer-debloat.enabled", BOOLEAN, False, changed_in=Subsystem.DEBLOATING
+    )
     debloat_period_s: float = option("taskmanager.network.memory.buffer-debloat.period", DURATION, 0.2)
-    debloat_target_s: float = option("taskmanager.network.memory.buffer-debloat.target", DURATION, 1.0)
-    debloat_samples: int = option("taskmanager.network.memory.buffer-debloat.samples", COUNT, 20)
+    debloat_target_s: float = option(
+        "taskmanager.network.memory.buffer-debloat.target", DURATION, 1.0, changed_in=Subsystem.DEBLOATING
+    )
+    debloat_samples: int = option(
+        "taskmanager.network.memory.buffer-debloat.samples", COUNT, 20, changed_in=Subsystem.DEBLOATING
+    )
     debloat_threshold_percent: int = option(
-        "taskmanager.network.memory.buffer-debloat.threshold-percentages", WHOLE, 25
+        "taskmanager.network.memory.buffer-debloat.threshold-percentages",
+        WHOLE,
+        25,
+        changed_in=Subsystem.DEBLOATING,
     )
     adaptive_partitioner_enabled: bool = option(
         "taskmanager.network.adaptive-partitioner.enabled",
@@ -167,6 +177,7 @@ class NetworkConfig:
         False,
         "Whether rebalance and rescale choose the least loaded of a few subpartitions for each record.",
         since="2.3",
+        changed_in=Subsystem.PARTITION_SELECTION,
     )
     adaptive_partitioner_max_traverse_size: int = option(
         "taskmanager.network.adaptive-partitioner.max-traverse-size",
@@ -190,12 +201,17 @@ class NetworkConfig:
         DURATION,
         None,
         "Time between two triggers; None: no checkpoints.",
+        changed_in=Subsystem.CHECKPOINTS,
     )
     checkpoint_mode: CheckpointMode = option(
         "execution.checkpointing.mode", _MODE, CheckpointMode.EXACTLY_ONCE
     )
-    checkpoint_timeout_s: float = option("execution.checkpointing.timeout", DURATION, 600.0)
-    checkpoint_min_pause_s: float = option("execution.checkpointing.min-pause", DURATION, 0.0)
+    checkpoint_timeout_s: float = option(
+        "execution.checkpointing.timeout", DURATION, 600.0, changed_in=Subsystem.CHECKPOINTS
+    )
+    checkpoint_min_pause_s: float = option(
+        "execution.checkpointing.min-pause", DURATION, 0.0, changed_in=Subsystem.CHECKPOINTS
+    )
     max_concurrent_checkpoints: int = option("execution.checkpointing.max-concurrent-checkpoints", COUNT, 1)
     tolerable_failed_checkpoints: int = option(
         "execution.checkpointing.tolerable-failed-checkpoints",
@@ -203,13 +219,16 @@ class NetworkConfig:
         0,
         "Number of checkpoints that may fail in a row before the job fails.",
     )
-    unaligned_enabled: bool = option("execution.checkpointing.unaligned.enabled", BOOLEAN, False)
+    unaligned_enabled: bool = option(
+        "execution.checkpointing.unaligned.enabled", BOOLEAN, False, changed_in=Subsystem.CHECKPOINTS
+    )
     unaligned_forced: bool = option("execution.checkpointing.unaligned.forced", BOOLEAN, False, inert=True)
     aligned_checkpoint_timeout_s: float = option(
         "execution.checkpointing.aligned-checkpoint-timeout",
         DURATION,
         0.0,
         "Time after which barriers of an unaligned checkpoint overtake data; 0: at once.",
+        changed_in=Subsystem.CHECKPOINTS,
     )
     max_subtasks_per_channel_state_file: int = option(
         "execution.checkpointing.unaligned.max-subtasks-per-channel-state-file", WHOLE, 5, inert=True
@@ -366,7 +385,7 @@ class NetworkConfig:
         50.0,
         "Time for which a task manager may be unreachable before its tasks fail.",
     )
-    debloat_policy: str = "flink"
+    debloat_policy: str = dataclasses.field(default="flink", metadata={"changed_in": Subsystem.DEBLOATING})
     """Debloating policy, no option of Flink: a name in `flowcontrol.POLICIES` or "package.module:Class"."""
     given: frozenset[str] = dataclasses.field(default=frozenset(), compare=False)
 
@@ -401,6 +420,13 @@ class NetworkConfig:
 
 OPTIONS: Mapping[str, Option] = options_of(NetworkConfig)
 """The option of each field of `NetworkConfig`."""
+
+CHANGEABLE: Mapping[str, Subsystem] = {
+    field.name: subsystem
+    for field in dataclasses.fields(NetworkConfig)
+    if (subsystem := field.metadata.get("changed_in")) is not None
+}
+"""The fields of `NetworkConfig` that may change while a job runs, and the part of the job that obeys each."""
 
 _FIELDS = {name: field for field, option in OPTIONS.items() for name in (option.name, *option.former)}
 """The field of each option, by all its names."""

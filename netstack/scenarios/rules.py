@@ -13,7 +13,7 @@ from itertools import pairwise
 from buffers import DEFAULT_MAX_RECORD_BYTES
 
 from ..errors import ScenarioError
-from .changes import CHANGEABLE, ScheduledChange
+from .changes import ScheduledChange
 from .config_rules import (
     Problem,
     cost_problems,
@@ -38,7 +38,7 @@ from .faults import (
     OnChannel,
     SubtaskName,
 )
-from .options import OPTIONS, PRESETS, CheckpointMode, is_before
+from .options import CHANGEABLE, OPTIONS, PRESETS, CheckpointMode, is_before
 from .quantities import time_text
 from .scenario import (
     CATCH_UP_S,
@@ -62,6 +62,7 @@ from .scenario import (
 from .ship_strategies import ShipStrategy, channel_counts
 from .tables import did_you_mean, keys_of, without_unit
 from .user_code import NamedObject
+from .value_kinds import Subsystem
 from .watermark_reach import sources_of, sources_with_watermarks
 
 MAX_KEYS = 10_000_000
@@ -679,7 +680,7 @@ def change_problems(scenario: Scenario, *, to_run: bool = True) -> Iterator[Prob
         yield from _in_table(f"changes.{number}", _about_change(scenario, change))
         before, current = current, changed(current, change)
         problems = set(option_problems(current.config)) - set(option_problems(before.config))
-        if to_run and change.of_debloating and not problems:
+        if to_run and change.concerns(Subsystem.DEBLOATING) and not problems:
             problems = set(policy_problems(current.config))
         yield from _in_table(f"changes.{number}", sorted(problems))
 
@@ -704,7 +705,7 @@ def _about_changed_settings(scenario: Scenario, change: ScheduledChange) -> Iter
             name = OPTIONS[field].name
             options = ", ".join(OPTIONS[each].name for each in CHANGEABLE if each in OPTIONS)
             yield f"flink.{name}", f"cannot change while a job runs; only these options can: {options}"
-    if change.of_checkpoints and scenario.config.checkpoint_interval_s is None:
+    if change.concerns(Subsystem.CHECKPOINTS) and scenario.config.checkpoint_interval_s is None:
         yield "flink", "the job takes no checkpoints; give it execution.checkpointing.interval from the start"
     overtakes = ("unaligned_enabled", True) in change.settings
     if overtakes and scenario.config.checkpoint_mode is CheckpointMode.AT_LEAST_ONCE:

@@ -124,7 +124,13 @@ _STEP: Shape = {
 _TIMES = list_of(TIME)
 _NAMES = one_or_more(STRING)
 _REALS = one_or_more(REAL)
-_SERVICE = Kind(_service, _steps, any_of(TIME.shape, {"type": "array", "items": _STEP}))
+_SERVICE = Kind(
+    _service,
+    _steps,
+    any_of(TIME.shape, {"type": "array", "items": _STEP}),
+    is_tuple=True,
+    pairs="((0.0, 0.005),)",
+)
 _WINDOW = Kind(_window, _TIMES.render, _TIMES.shape | {"minItems": 2, "maxItems": 2})
 _OBJECT = Kind(lambda value: NamedObject(text(value)), object_name, STRING.shape)
 """Kind of a Python object; a document contains the name of the object."""
@@ -572,7 +578,7 @@ class Scenario(HoldsTuples):
     seed: int = written_key(INTEGER, 1, "Seed of random numbers; the same seed gives the same result.")
     preset: str = written_key(_PRESET, DEFAULT_PRESET, "Version of Flink that sets the defaults.")
     phases: tuple[tuple[float, float], ...] = key(
-        list_of(_WINDOW),
+        replace(list_of(_WINDOW), pairs="((20.0, 60.0),)"),
         (),
         "Windows that results summarise, each with start and end; empty: from warmup to the end.",
     )

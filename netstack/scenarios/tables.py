@@ -13,12 +13,11 @@ the reference use these declarations. The name of a key is that of its field wit
 from __future__ import annotations
 
 import dataclasses
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import partial
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, ClassVar, NamedTuple, TypeVar
 
 from ..errors import QuantityError, ScenarioError
 from .value_kinds import Kind, Parse, Shape, any_of, table, tables
@@ -28,10 +27,6 @@ D = TypeVar("D")
 
 _LONGEST = 400
 """Maximum length of a line about a mistake."""
-
-_TUPLE = re.compile(r"tuple\[(.*), \.\.\.\](?: \| None)?")
-_PAIRS = {"Step": "((0.0, 0.005),)", "tuple[float, float]": "((20.0, 60.0),)"}
-"""Types of pairs, as annotations spell them, each with an example of a tuple of such pairs."""
 
 _UNITS = ("_bytes_per_s", "_s")
 _NOTHING: Mapping[str, Any] = {}
@@ -123,6 +118,11 @@ class Alternative(NamedTuple):
 
 class Part:
     """A kind of value that consists of tables, or of several keys of the same table."""
+
+    is_tuple: ClassVar[bool] = False
+    """Whether a value is a tuple of any length."""
+    pairs: ClassVar[str] = ""
+    """Empty: the elements of a tuple are not pairs (`Kind.pairs`)."""
 
     def read(self, section: Section, key: Key, default: Any) -> Any:
         """Return the value of a key, or the default if the key is absent or its value is wrong."""
@@ -377,6 +377,7 @@ def place(values: Mapping[str, Any], index: int) -> object:
 class TablesOf(Part):
     """A list of tables."""
 
+    is_tuple = True
     cls: type
     label: Callable[[Mapping[str, Any], int], object] = place
 
@@ -395,7 +396,7 @@ class TablesOf(Part):
 
 
 class HoldsTuples:
-    """Base of dataclasses with tuple fields.
+    """Base of dataclasses with tuple fields, declared by the kinds of their keys.
 
     It refuses a single value in place of a tuple, as in ``service=0.005``.
     """
@@ -410,9 +411,9 @@ class HoldsTuples:
                 correct tuple for each such field.
         """
         cls, problems = type(self), []
-        for field, element in _tuples_of(cls).items():
-            held, example = getattr(self, field), _PAIRS.get(element)
-            if held is None:
+        for field, key in keys_of(cls).items():
+            held, example = getattr(self, field), key.kind.pairs
+            if held is None or not key.kind.is_tuple:
                 continue
             if isinstance(held, str | bytes) or not isinstance(held, Iterable):
                 shown = repr(held) if isinstance(held, str | int | float) else f"{type(held).__name__}(...)"
@@ -422,17 +423,6 @@ class HoldsTuples:
                 problems.append(f"{cls.__name__}: {field} is {held!r}; it must be pairs, such as {example}")
         if problems:
             raise ScenarioError(problems)
-
-
-_tuples: dict[type, Mapping[str, str]] = {}
-
-
-def _tuples_of(cls: type) -> Mapping[str, str]:
-    """Return the fields of a dataclass that are tuples, with the types of their elements as text."""
-    if cls not in _tuples:
-        matches = {field.name: _TUPLE.fullmatch(str(field.type)) for field in dataclasses.fields(cls)}
-        _tuples[cls] = {name: match[1] for name, match in matches.items() if match is not None}
-    return _tuples[cls]
 
 
 def did_you_mean(wrong: object, known: Iterable[str]) -> str:

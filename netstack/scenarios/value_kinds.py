@@ -11,7 +11,7 @@ import dataclasses
 import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
-from enum import StrEnum
+from enum import Enum, StrEnum
 from types import MappingProxyType
 from typing import Any, TypeVar
 
@@ -52,6 +52,10 @@ class Kind:
     """Inverse of `parse`: converts a value for a document; returns None for a value that is not written."""
     shape: Shape
     """JSON Schema of the values that `parse` accepts."""
+    is_tuple: bool = False
+    """Whether a parsed value is a tuple of any length."""
+    pairs: str = ""
+    """Example of a tuple as Python code, if the elements are pairs."""
 
 
 def any_of(*shapes: Shape) -> Shape:
@@ -188,6 +192,7 @@ def list_of(kind: Kind) -> Kind:
         lambda value: tuple([parse(element) for element in elements(value)]),
         lambda values: [render(value) for value in values],
         {"type": "array", "items": kind.shape},
+        is_tuple=True,
     )
 
 
@@ -198,6 +203,7 @@ def one_or_more(kind: Kind) -> Kind:
         lambda value: several.parse(value) if isinstance(value, list) else (parse(value),),
         several.render,
         any_of(kind.shape, several.shape),
+        is_tuple=True,
     )
 
 
@@ -238,6 +244,14 @@ def named(values: Mapping[str, Any], what: str) -> Kind:
     return Kind(parse, names.get, {"enum": list(values)})
 
 
+class Subsystem(Enum):
+    """Parts of a running job that obey a changed setting."""
+
+    CHECKPOINTS = "checkpoints"
+    DEBLOATING = "debloating"
+    PARTITION_SELECTION = "partition selection"
+
+
 @dataclass(frozen=True, slots=True)
 class Option:
     """One option of Flink."""
@@ -267,13 +281,15 @@ def option(
     only_1x: bool = False,
     since: str = "",
     inert: bool = False,
+    changed_in: Subsystem | None = None,
 ) -> Any:
     """Declare a dataclass field for an option.
 
-    The result has the type Any, so that type checkers use the type in the field's annotation.
+    `changed_in`: the part of a running job that obeys a change; None: the option cannot change while a job
+    runs. The result has the type Any, so that type checkers use the type in the field's annotation.
     """
     described = Option(name, kind, doc, former, only_1x, since, inert)
-    return dataclasses.field(default=default, metadata={"option": described})
+    return dataclasses.field(default=default, metadata={"option": described, "changed_in": changed_in})
 
 
 def options_of(settings: type[Any]) -> Mapping[str, Option]:

@@ -23,7 +23,9 @@ from netstack import (
     scenario_toml,
 )
 from netstack.exchange.selectors import RoundRobin
-from netstack.scenarios.changes import CHANGEABLE, rendered
+from netstack.scenarios.changes import rendered
+from netstack.scenarios.options import CHANGEABLE
+from netstack.scenarios.value_kinds import Subsystem
 from netstack.tasks.operator_subtask import OperatorSubtask
 from tests.netstack.whole_jobs import run as run_job
 
@@ -307,6 +309,10 @@ def result_of(field: str, at_s: float | None) -> Result:
 
 def test_each_option_that_may_change_has_another_value_here() -> None:
     assert set(OTHERS) == set(CHANGEABLE)
+
+
+def test_each_part_of_a_job_that_obeys_changes_has_an_option() -> None:
+    assert set(CHANGEABLE.values()) == set(Subsystem)
 
 
 @pytest.mark.parametrize(

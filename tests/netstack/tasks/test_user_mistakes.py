@@ -1,7 +1,10 @@
 """Mistakes that one makes in Python, and what is said of them."""
 
 from collections.abc import Callable, Iterable
+from types import NoneType, UnionType
+from typing import Any, get_args, get_origin, get_type_hints
 
+import numpy
 import pytest
 import trio
 
@@ -21,6 +24,7 @@ from netstack import (
     emulate,
     run_job,
 )
+from netstack.scenarios.tables import HoldsTuples, keys_of
 
 
 @pytest.mark.parametrize("records", [[b"a", b"b"], [bytearray(b"a")], ["a"], b"ab"])
@@ -112,3 +116,19 @@ def test_a_single_value_in_place_of_a_tuple_is_said(make: Callable[[], object], 
     with pytest.raises(ScenarioError) as raised:
         make()
     assert str(raised.value) == line
+
+
+@pytest.mark.parametrize("cls", {each.__name__: each for each in HoldsTuples.__subclasses__()}.values())
+def test_each_tuple_field_has_a_kind_for_tuples(cls: type) -> None:
+    hints = get_type_hints(cls, localns={"np": numpy})
+    keys = keys_of(cls)
+    assert {field for field in keys if is_tuple(hints[field])} == {
+        field for field, key in keys.items() if key.kind.is_tuple
+    }
+
+
+def is_tuple(hint: Any) -> bool:
+    """Whether a field has a tuple of any length, or None."""
+    if get_origin(hint) is not UnionType:
+        return get_origin(hint) is tuple and get_args(hint)[-1] is ...
+    return all(each is NoneType or is_tuple(each) for each in get_args(hint))
