@@ -24,7 +24,7 @@ COMPILED = {
     "credit receiver sender throughput watermark_valve wire_size",
     "buffers": "buffer channel_buffers channel_queue local_pool network_pool payload "
     "pool_sizes record_decoder records segment subpartition",
-    "netstack/engine": "agenda randomness",
+    "netstack/engine": "agenda event_clock randomness",
     "netstack/exchange": "channel connection emulated_link gate java_hash key_groups link local_channel "
     "partition remote_channel",
     "netstack/tasks": "key_hash multiple_input_subtask operator_subtask record_service "

@@ -32,7 +32,7 @@ import heapq
 import types
 from collections import deque
 from collections.abc import Callable, Collection, Coroutine, Generator
-from math import floor, inf
+from math import inf
 from typing import Any
 
 
@@ -430,31 +430,3 @@ class Agenda:
 def suspend() -> Generator[None, None, None]:
     """Suspend the calling routine. The routine must have arranged for the agenda to resume it."""
     yield
-
-
-_ROUNDING = 1e-6
-
-
-class EventClock:
-    """The current event time in whole milliseconds. It is the agenda's time, which begins with the run. A run
-    that continues from an earlier run's checkpoint begins at the event time that the earlier run had reached,
-    so that event time does not go back.
-    """
-
-    def __init__(self, agenda: Agenda) -> None:
-        self._agenda = agenda
-        self._ahead_ms = 0
-
-    @property
-    def now_ms(self) -> int:
-        """Event time of records emitted now."""
-        return self.at_ms(self._agenda.now)
-
-    def at_ms(self, time: float) -> int:
-        """Return the event time at a time of the run, in seconds."""
-        return floor(time * 1e3 + _ROUNDING) + self._ahead_ms
-
-    def go_on_from(self, reached_ms: int) -> None:
-        """Continue from the event time that an earlier run had reached, if it is ahead of the current event
-        time."""
-        self._ahead_ms += max(0, reached_ms - self.now_ms)

@@ -11,8 +11,8 @@ from typing import cast
 
 import numpy as np
 
-from ..engine.agenda import EventClock
 from ..engine.cores import Cores
+from ..engine.event_clock import EventClock
 from ..engine.randomness import numbers_of, uncertain_factor
 from ..errors import ScenarioError
 from ..exchange.key_groups import default_max_parallelism
@@ -44,8 +44,8 @@ from ..tasks.sources import GeneratedSource, opener_of
 from ..tasks.state_work import Materializer, TableSchedule
 from ..tasks.subtask import Subtask
 from ..tasks.subtask_environment import Environment
-from ..tasks.synthetic_output import Emission, EventTimeWindows, HeldBack
-from ..tasks.watermarks import SourceWatermarks, WatermarkFlow
+from ..tasks.synthetic_output import Emission, HeldBack
+from ..tasks.watermarks import EventTimeWindows, SourceWatermarks, WatermarkFlow
 
 Make = Callable[[int, int], Subtask]
 """Creates a subtask from the number of its vertex and its index."""
@@ -77,7 +77,7 @@ class SubtaskMaker:
         self.max_parallelism: Mapping[str, int] = {}
         self._cores: dict[str, Cores] = {}
         self._throttles: dict[tuple[str, int, str | None], Throttle] = {}  # by vertex, subtask, edge from
-        self._clock = EventClock(environment.agenda)
+        self._clock = EventClock(lambda: environment.agenda.now)
         self._send_watermarks = sources_with_watermarks(scenario)
         self._read_watermarks = readers_of_watermarks(scenario)
 

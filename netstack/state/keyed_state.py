@@ -26,6 +26,7 @@ import msgspec
 
 from flowcontrol import SavepointFormat
 
+from ..engine.event_clock import EventClock
 from ..errors import StateError
 from .backend import (
     NO_CHECKPOINT_ID,
@@ -53,7 +54,7 @@ from .state_kinds import (
     ValueState,
     parts_of,
 )
-from .time_to_live import Expiry, StateClock, StateTtlConfig, TtlListTable, TtlTable
+from .time_to_live import Expiry, StateTtlConfig, TtlListTable, TtlTable
 from .value_encoding import decode_value, encode_value
 
 V = TypeVar("V")
@@ -179,7 +180,7 @@ class KeyedStateBackend(InMemory):
         key_groups: range,
         max_parallelism: int,
         groups_of_keys: dict[bytes, int] | None = None,
-        clock: StateClock | None = None,
+        clock: EventClock | None = None,
     ) -> None:
         self.key_groups = key_groups
         self.max_parallelism = max_parallelism
@@ -190,6 +191,11 @@ class KeyedStateBackend(InMemory):
         self._log: Changelog | None = None
         self._clock = clock
         self._expiries: dict[str, Expiry] = {}
+
+    @property
+    def has_expiring_states(self) -> bool:
+        """Whether a state with a time-to-live has been used."""
+        return bool(self._expiries)
 
     def log_to(self, log: Changelog) -> None:
         """Log the changes of all states; called before the first state is created."""
@@ -271,7 +277,6 @@ class KeyedStateBackend(InMemory):
             raise StateError(
                 f"state {name!r} has a time-to-live, but this backend was created without a clock"
             )
-        self._clock.is_used = True
         table: Any = self._table(kind + WITH_TTL, name)
         self._expiries[name] = expiry = Expiry(ttl.ttl_ms, of_elements=kind == _LIST)
         wrapper = TtlListTable if kind == _LIST else TtlTable

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from flowcontrol import SavepointFormat
 
+from ..engine.event_clock import EventClock
 from ..exchange.key_groups import key_group_range
 from .backend import NO_CHECKPOINT_ID, BackendSnapshot, ReadHandle, SnapshotWork, StateBackend, WriteFile
 from .changelog import ChangelogBackend, Discard, restore_logged
@@ -14,7 +15,6 @@ from .handles import Redistribution, StateHandle
 from .keyed_state import KeyedStateBackend
 from .operator_state import OperatorStateBackend
 from .table_backend import TableSettings, TableStateBackend
-from .time_to_live import StateClock
 
 TTL_CLOCK = "time of states with time-to-live"
 """Name of the operator state with the time in ms of the clock for time-to-live, from which a later run
@@ -86,7 +86,7 @@ class SubtaskState:
         self.vertex = vertex
         self.subtask = subtask
         groups = key_group_range(max_parallelism, parallelism, subtask)
-        self._clock = clock = None if now is None else StateClock(now)
+        self._clock = clock = None if now is None else EventClock(now)
         self.keyed: KeyedStateBackend
         if tables is None:
             self.keyed = KeyedStateBackend(groups, max_parallelism, groups_of_keys, clock)
@@ -108,7 +108,8 @@ class SubtaskState:
 
         This is the synchronous part, whose duration does not depend on the size of the state.
         """
-        if self._clock is not None and self._clock.is_used:
+        expires = self.keyed.has_expiring_states or TTL_CLOCK in self.operator.names
+        if self._clock is not None and expires:
             self.operator.put(TTL_CLOCK, [self._clock.now_ms], Redistribution.UNION)
         return StateSnapshot([backend.snapshot(checkpoint_id, savepoint) for backend in self._backends])
 

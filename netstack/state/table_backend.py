@@ -21,6 +21,7 @@ import msgspec
 
 from flowcontrol import SavepointFormat
 
+from ..engine.event_clock import EventClock
 from ..errors import StateError
 from .backend import NO_CHECKPOINT_ID, ReadHandle, SnapshotWork, WriteFile, store_pieces
 from .handles import StateFormat, StateHandle, StoredFile
@@ -33,7 +34,7 @@ from .table_store import (
     TableStore,
     TableStores,
 )
-from .time_to_live import Expiry, StateClock
+from .time_to_live import Expiry
 from .value_encoding import decode_value, encode_value
 
 LAYOUT = 3
@@ -96,7 +97,7 @@ class TableStateBackend(KeyedStateBackend):
         max_parallelism: int,
         groups_of_keys: dict[bytes, int] | None,
         settings: TableSettings,
-        clock: StateClock | None = None,
+        clock: EventClock | None = None,
     ) -> None:
         super().__init__(key_groups, max_parallelism, groups_of_keys, clock)
         self.on_flush: Callable[[], None] = lambda: None

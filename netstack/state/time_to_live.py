@@ -8,12 +8,12 @@ form is the list ``[value, ms]`` with the job's time of the update; the time-to-
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from math import floor
 from typing import Any, Literal, NamedTuple, get_args
 
+from ..engine.event_clock import EventClock
 from ..errors import QuantityError, StateError
 from ..scenarios.quantities import parse_duration
 from .state_kinds import Table
@@ -65,30 +65,6 @@ class StateTtlConfig:
             raise StateError(text) from error
 
 
-class StateClock:
-    """Clock for the expiry of state, in whole ms.
-
-    It continues from the time of the run that stored the state. ``now`` returns the time of the run in
-    seconds.
-    """
-
-    def __init__(self, now: Callable[[], float]) -> None:
-        self._now = now
-        self._ahead_ms = 0
-        self.is_used = False
-        """Whether any state with a time-to-live has been used."""
-
-    @property
-    def now_ms(self) -> int:
-        """Current time in milliseconds."""
-        return floor(self._now() * 1000 + 1e-6) + self._ahead_ms
-
-    def go_on_from(self, reached_ms: int) -> None:
-        """Advance the clock, if necessary, to the time at which the state was stored."""
-        self.is_used = True
-        self._ahead_ms += max(0, reached_ms - self.now_ms)
-
-
 class Expiry(NamedTuple):
     """The expiry rule of stored values; `of_elements` for lists, whose elements expire separately."""
 
@@ -114,7 +90,7 @@ class TtlTable:
     """
 
     def __init__(
-        self, table: Table, ttl: StateTtlConfig, expiry: Expiry, clock: StateClock, *, cleans: bool
+        self, table: Table, ttl: StateTtlConfig, expiry: Expiry, clock: EventClock, *, cleans: bool
     ) -> None:
         self._table = table
         self._expiry = expiry

@@ -1,12 +1,21 @@
-"""Watermarks of tasks: created by sources, and read by other tasks among their records.
+"""Watermarks of tasks, created by sources and read by other tasks among their records; event-time windows.
 
 A watermark is handled in its turn, between two records. If it raises the lowest watermark of all channels,
 windows fire. Then the new lowest watermark is sent to all channels of all outputs::
 
     buffer   a b c |W| d e     serve a b c;  take W: fire windows, send the lowest watermark on;  serve d e
 
-The rules are those of Flink's AbstractStreamTaskNetworkInput and StatusWatermarkValve, and of the periodic
-BoundedOutOfOrdernessWatermarks at a source.
+An event-time window holds records back until a watermark passes the end of the window. Records have no
+timestamps. The event time of a record is the last watermark before it in its channel::
+
+    channel    a b |W 9.8 s| c d e |W 10.0 s| f g         windows of 10 s, no disorder
+    window        0 to 10 s: a b c d e          10 to 20 s: f g
+
+No record is lost, since a window fires at a watermark that follows all of its records. The more frequent the
+watermarks, the more exact are the borders of windows.
+
+The rules are those of Flink's AbstractStreamTaskNetworkInput, StatusWatermarkValve and EventTimeTrigger, and
+of the periodic BoundedOutOfOrdernessWatermarks at a source.
 """
 
 from __future__ import annotations
@@ -15,12 +24,67 @@ from collections.abc import Callable, Coroutine, Sequence
 from math import nan
 from typing import Any
 
+from buffers import RecordBlock, RecordDecoder
 from flowcontrol import MAX_WATERMARK, NO_WATERMARK, WatermarkValve
 
-from ..engine.agenda import EventClock
+from ..engine.event_clock import EventClock
 from ..exchange.channel import InputChannel
 from ..exchange.gate import InputGate
-from .synthetic_output import EventTimeWindows
+from .synthetic_output import HeldBack
+
+
+class EventTimeWindows(HeldBack):
+    """Records held back in event-time windows of `size_s` seconds; the end in ms identifies a window."""
+
+    def __init__(self, size_s: float) -> None:
+        super().__init__()
+        self._size_ms = round(size_s * 1e3)
+        self._windows: dict[int, list[RecordBlock]] = {}
+        self._watermark = NO_WATERMARK
+        self._end = self._size_ms
+
+    def reads_from(self, event_time_ms: int | None) -> None:
+        """Set the event time of the records added next. This time selects their window.
+
+        No record is late: if the event time is unknown (None), or its window has already fired, the records
+        go to the first window that has not fired.
+        """
+        earliest = max(0, self._watermark + 1, event_time_ms or 0)
+        self._end = (earliest // self._size_ms + 1) * self._size_ms
+
+    def add(self, block: RecordBlock) -> None:
+        """Add the records of a block to the current window."""
+        if len(block):
+            self._windows.setdefault(self._end, []).append(block)
+
+    def take_until(self, watermark: int) -> list[RecordBlock]:
+        """Remove and return the records of each window that a watermark has passed, earliest window first.
+
+        A window without records does not fire.
+        """
+        self._watermark = max(self._watermark, watermark)
+        passed = sorted(end for end in self._windows if end - 1 <= watermark)
+        return [RecordBlock.concat(self._windows.pop(end)) for end in passed]
+
+    def take(self) -> RecordBlock:
+        """Remove and return all records of all windows, earliest first, at the end of the input."""
+        windows, self._windows = self._windows, {}
+        return RecordBlock.concat([block for end in sorted(windows) for block in windows[end]])
+
+    @property
+    def encoded(self) -> list[Any]:
+        """The held-back records and the last watermark, in the form in which they are stored as state."""
+        self._windows = {end: [RecordBlock.concat(blocks)] for end, blocks in sorted(self._windows.items())}
+        windows = {end: blocks[0].data.tobytes() for end, blocks in self._windows.items()}
+        return [{"watermark": self._watermark, "windows": windows}]
+
+    def restore(self, encoded: list[Any]) -> None:
+        """Add records from restored state."""
+        for state in encoded:
+            self._watermark = max(self._watermark, state["watermark"])
+            for end, data in state["windows"].items():
+                self._windows.setdefault(end, []).append(RecordDecoder().feed(memoryview(data)))
+
 
 PassOn = Callable[[int], Coroutine[Any, None, None]]
 """Callback for a watermark that has risen."""

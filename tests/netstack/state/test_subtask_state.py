@@ -18,9 +18,9 @@ from netstack import (
     StoredFile,
     SubtaskState,
 )
+from netstack.engine.event_clock import EventClock
 from netstack.exchange.key_groups import key_group_range
 from netstack.state.backend import BackendSnapshot, StateBackend
-from netstack.state.time_to_live import StateClock
 from netstack.state.value_encoding import encode_value
 
 
@@ -221,7 +221,7 @@ def test_numbers_that_do_not_fit_together() -> None:
 
 def test_a_clock_that_goes_on_from_several_subtasks_is_at_the_latest_of_their_times() -> None:
     for reached in ([9000, 4000], [4000, 9000], [9000, 9000, 100]):
-        clock = StateClock(lambda: 0.5)
+        clock = EventClock(lambda: 0.5)
         for reached_ms in reached:
             clock.go_on_from(reached_ms)
         assert clock.now_ms == 9000

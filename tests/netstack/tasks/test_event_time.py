@@ -34,10 +34,10 @@ from netstack import (
     sink,
     transactional_sink,
 )
-from netstack.engine.agenda import EventClock
+from netstack.engine.event_clock import EventClock
 from netstack.scenarios.watermark_reach import disorder_s
-from netstack.tasks.synthetic_output import Emission, EventTimeWindows, HeldBack
-from netstack.tasks.watermarks import SourceWatermarks
+from netstack.tasks.synthetic_output import Emission, HeldBack
+from netstack.tasks.watermarks import EventTimeWindows, SourceWatermarks
 from tests.netstack.diamonds import chain_of_diamonds
 from tests.netstack.whole_jobs import EXACT, EXACTLY_ONCE, MODES
 
@@ -355,7 +355,7 @@ def payloads(blocks: Sequence[RecordBlock]) -> list[list[bytes]]:
 
 
 def test_a_source_that_has_ended_is_not_behind() -> None:
-    watermarks = SourceWatermarks(EventClock(Agenda()), 0.2, 0.0)
+    watermarks = SourceWatermarks(EventClock(lambda: 0.0), 0.2, 0.0)
     watermarks.emitted(0.005)
     assert watermarks.due() == 4
     assert watermarks.lag_ms == -4

@@ -7,8 +7,8 @@ import trio
 
 from netstack import Agenda, CostModel, StateTtlConfig, TableOptions
 from netstack.engine.agenda_loop import run_agenda
+from netstack.engine.event_clock import EventClock
 from netstack.state.table_backend import TableSettings, TableStateBackend
-from netstack.state.time_to_live import StateClock
 from netstack.tasks.state_work import TableSchedule
 from tests.netstack.table_model import ModelStore, ModelStores
 
@@ -21,7 +21,7 @@ class Tables:
     def __init__(self) -> None:
         self.agenda = Agenda()
         stores = ModelStores()
-        clock = StateClock(lambda: self.agenda.now)
+        clock = EventClock(lambda: self.agenda.now)
         self.backend = TableStateBackend(
             "a-0", range(4), 4, None, TableSettings(stores, TableOptions()), clock
         )
