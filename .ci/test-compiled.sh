@@ -19,5 +19,5 @@ if ! "$python" setup.py --quiet build_ext --inplace --parallel 2 >compiling.log 
 fi
 echo "netstack: the tests of the core, compiled:"
 NETSTACK_TESTED=compiled "$python" -m pytest --numprocesses=auto --maxprocesses=4 --dist=loadfile \
-    --no-loadscope-reorder tests/integration/comparison tests/storms tests/netstack tests/buffers tests/flowcontrol \
+    --no-loadscope-reorder tests/integration/runs tests/storms tests/netstack tests/buffers tests/flowcontrol \
     tests/test_digests.py

@@ -20,9 +20,9 @@ from statistics import fmean
 import msgspec
 
 from integration import load_scenario
+from integration.advise.sweeps.points import point_of
+from integration.advise.sweeps.sweep import LocalProcesses
 from integration.tuning import Point, PointRow, Recommendation, advise, run_points
-from integration.tuning.points import point_of
-from integration.tuning.sweeps import LocalProcesses
 from netstack import Scenario, read_scenario
 
 JOBS = Path(__file__).parents[1] / "docs" / "examples" / "jobs"

@@ -1,7 +1,17 @@
-"""Parts of netstack that users run: scenario files, Spark sources, comparisons, reports, commands.
+"""Parts of netstack that users run. A folder answers a question:
 
-pyspark is imported inside functions only, so only Spark sources need it. Public names are imported when first
-used, so that a command can handle Ctrl-C as soon as it starts.
+- `base`: errors, files, numbers as text, signals, optional dependencies.
+- `storage`: checkpoints, savepoints, sink output and keyed state on disk.
+- `spark`: sources, shuffles and whole jobs on Spark.
+- `runs`: how a job is emulated, the figures of its runs, and comparisons of them.
+- `flink`: a running Flink job as a scenario: `http`, `read`, `fit`.
+- `advise`: `diagnose`, `sweeps`, `tune`, `forecast`, `size`, `lint`.
+- `show`: `terminal`, `charts`, `page`, `notebook`. Only this folder prints.
+- `lab`: a page on which a user watches a job and changes it.
+- `cli`: the commands, one module for each.
+
+`tuning` has the public names of tuning. pyspark is imported inside functions only, so only Spark sources need
+it. Public names are imported when first used, so that a command can handle Ctrl-C as soon as it starts.
 """
 
 from __future__ import annotations
@@ -10,11 +20,11 @@ from importlib import import_module
 
 TYPE_CHECKING = False  # as in typing, whose import would take longer than all imports here
 if TYPE_CHECKING:
-    from .comparison.with_flink import Comparison, compare
-    from .files.reading import load_result, load_scenario
-    from .files.writing import write_whole
+    from .base.reading import load_result, load_scenario
+    from .base.writing import write_whole
     from .flink.importing import Imported, import_scenario
-    from .seed_runs import open_sources, run_seeds
+    from .runs.reference_comparison import Comparison, compare
+    from .runs.seeds import open_sources, run_seeds
     from .spark.rows import RowCodec, key_hash
     from .spark.sources import SparkSource
 
@@ -34,18 +44,18 @@ __all__ = [
 ]
 
 _MODULES = {
-    "Comparison": ".comparison.with_flink",
+    "Comparison": ".runs.reference_comparison",
     "Imported": ".flink.importing",
     "RowCodec": ".spark.rows",
     "SparkSource": ".spark.sources",
-    "compare": ".comparison.with_flink",
+    "compare": ".runs.reference_comparison",
     "import_scenario": ".flink.importing",
     "key_hash": ".spark.rows",
-    "load_result": ".files.reading",
-    "load_scenario": ".files.reading",
-    "open_sources": ".seed_runs",
-    "run_seeds": ".seed_runs",
-    "write_whole": ".files.writing",
+    "load_result": ".base.reading",
+    "load_scenario": ".base.reading",
+    "open_sources": ".runs.seeds",
+    "run_seeds": ".runs.seeds",
+    "write_whole": ".base.writing",
 }
 
 

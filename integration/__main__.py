@@ -2,7 +2,7 @@
 
 import sys
 
-from .stopping import STOP
+from .base.stopping import STOP
 
 
 def main() -> int:

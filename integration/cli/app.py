@@ -14,7 +14,7 @@ from collections.abc import Sequence
 
 from cyclopts import App, CycloptsError, Group
 
-from ..stopping import LINE, STOP
+from ..base.stopping import LINE, STOP
 from .arguments import set_arguments, usage_problem
 from .exit_status import MISTAKE
 
@@ -49,18 +49,18 @@ def _import_compiled(arguments: Sequence[str]) -> None:
         import concurrent.futures.process  # noqa: F401
         import statistics  # noqa: F401
 
-        from . import run_errors  # noqa: F401
+        from . import error_reports as run_errors  # noqa: F401
 
 
 def _run(arguments: Sequence[str] | None) -> int:
     if sys.stdout is None:  # closed by the parent process
         sys.stdout = os.fdopen(os.open(os.devnull, os.O_WRONLY), "w")
-        from ..errors import OutputError  # imported here, because its module imports much
+        from ..base.errors import OutputError  # imported here, because its module imports much
 
         raise OutputError(
             "stdout is closed, so the result would be lost; redirect it to a file or to /dev/null"
         )
-    from ..present.console import to_stdout  # imported here, because its library takes a while
+    from ..show.terminal.console import to_stdout  # imported here, because its library takes a while
 
     given = [_STDIN if argument == "-" else argument for argument in set_arguments(arguments)]
     status = app(given, console=to_stdout())
@@ -73,13 +73,13 @@ def _report(error: BaseException, arguments: Sequence[str] | None) -> int:
     if isinstance(error, CycloptsError):
         _say(usage_problem(error, set_arguments(arguments)))
         return MISTAKE
-    from .run_errors import report  # imported here: the modules of these errors take long to import
+    from .error_reports import report  # imported here: the modules of these errors take long to import
 
     return report(error)
 
 
 def _say(line: str) -> None:
-    from ..present.console import say  # imported here, because its library takes a while
+    from ..show.terminal.console import say  # imported here, because its library takes a while
 
     say(line)
 

@@ -49,8 +49,8 @@ AllowCode = Annotated[
 if TYPE_CHECKING:
     from netstack import InputError
 
-    from ..errors import Parameter as ImportParameter
-    from ..errors import UsageError
+    from ..base.errors import Parameter as ImportParameter
+    from ..base.errors import UsageError
 
 T = TypeVar("T")
 
@@ -102,7 +102,7 @@ def usage_problem(error: CycloptsError, arguments: Sequence[str]) -> str:
     if isinstance(error, UnusedCliTokensError) and error.unused_tokens:
         extra = ", ".join(map(repr, error.unused_tokens))
         return f"netstack {' '.join(arguments[:1])}: {extra}: too many arguments; remove this"
-    from ..files.reading import one_line  # imported here, like those below: help must not need them
+    from ..base.reading import one_line  # imported here, like those below: help must not need them
 
     said = one_line(error)
     for option, value in pairwise(arguments):
@@ -141,7 +141,7 @@ def option_for(name: str) -> str:
 
 def naming_options(note: str) -> str:
     """Return an import's note with option names in place of parameter names."""
-    from ..errors import Note
+    from ..base.errors import Note
 
     return note.naming(option_of) if isinstance(note, Note) else note
 
@@ -150,7 +150,7 @@ def problems_of(error: InputError) -> tuple[str, ...]:
     """Return the lines of an error, with option names in place of parameter names."""
     from flowcontrol import readable
 
-    from ..errors import FlinkRestError
+    from ..base.errors import FlinkRestError
 
     if not isinstance(error, FlinkRestError):
         return error.problems
@@ -170,7 +170,7 @@ def warn_of_bare_numbers(beginning: str, settings: Sequence[str]) -> None:
     """
     from netstack import NetworkConfig, Section, read_options, split_assignment
 
-    from ..present.console import say
+    from ..show.terminal.console import say
 
     for name, values in filter(None, map(split_assignment, settings)):
         for value in values.split(","):
@@ -182,7 +182,7 @@ def warn_of_bare_numbers(beginning: str, settings: Sequence[str]) -> None:
 
 def usage_error(command: str, problem: str) -> UsageError:
     """Return the error for a mistake in the arguments of a command."""
-    from ..errors import UsageError
+    from ..base.errors import UsageError
 
     return UsageError([f"netstack {command}: {problem}"])
 
@@ -210,7 +210,7 @@ def check_policies(command: str, names: Sequence[str]) -> None:
     """
     from netstack import NetworkConfig, policy_problems
 
-    from ..errors import UsageError
+    from ..base.errors import UsageError
 
     problems = [
         f"netstack {command}: --policy: {text}"

@@ -6,15 +6,15 @@ from pathlib import Path
 
 from netstack import StorageError
 
-from ..errors import FileError
-from ..files.kinds import FileKind
-from ..present.checkpoints import print_inventory
-from ..present.documents import present
+from ..base.errors import FileError
+from ..base.file_kinds import FileKind
+from ..show.terminal.checkpoints import print_inventory
+from ..show.terminal.documents import present
 from ..storage.checkpoint_list import take_inventory
 from ..storage.directory import DirectoryStorage
+from .accepted_kinds import require_kind
 from .arguments import Flag
 from .exit_status import FAILED
-from .wrong_file_kind import require_kind
 
 
 def checkpoints(directory: str, /, *, verify: Flag = False, json: Flag = False) -> int:

@@ -10,13 +10,13 @@ from pathlib import Path
 
 from cyclopts import Group, Parameter
 
-from ..errors import UsageError
-from ..files.kinds import FileKind
-from ..files.reading import LARGEST_CONFIGURATION, STDIN, read_user_text
+from ..base.errors import UsageError
+from ..base.file_kinds import FileKind
+from ..base.reading import LARGEST_CONFIGURATION, STDIN, read_user_text
 from ..flink import Access, Answers, LiveCluster, Recording
-from ..flink.client import read_headers
+from ..flink.http.client import read_headers
+from .accepted_kinds import require_kind
 from .arguments import HEADER, Several
-from .wrong_file_kind import require_kind
 
 PASSWORD = "NETSTACK_PASSWORD"
 """Environment variable with the password of ``--user``."""

@@ -8,19 +8,19 @@ from typing import Any, NamedTuple
 
 from netstack import InputError, Result, Scenario
 
-from ..comparison.differences import differences
-from ..comparison.with_flink import Comparison, runs_of
-from ..comparison.with_flink import compare as compare_results
-from ..errors import FileError
-from ..extras import require
-from ..files.kinds import FileKind, kind_of
-from ..files.reading import load_json, load_result
-from ..files.writing import prepare_file, prepare_folder
-from ..present.comparison import comparison_markdown, print_comparisons, print_differences
-from ..present.console import PAGE, say, to_stderr
-from ..present.documents import Comparisons, indented, present, write_files
-from ..present.progress import progress
-from ..seed_runs import run_seeds
+from ..base.errors import FileError
+from ..base.extras import require
+from ..base.file_kinds import FileKind, kind_of
+from ..base.reading import load_json, load_result
+from ..base.writing import prepare_file, prepare_folder
+from ..runs.reference_comparison import Comparison, runs_of
+from ..runs.reference_comparison import compare as compare_results
+from ..runs.result_differences import differences
+from ..runs.seeds import run_seeds
+from ..show.terminal.comparison import comparison_markdown, print_comparisons, print_differences
+from ..show.terminal.console import PAGE, say, to_stderr
+from ..show.terminal.documents import Comparisons, indented, present, write_files
+from ..show.terminal.progress import progress
 from .arguments import Flag, Whole, command_line, require_some, usage_error
 from .exit_status import FAILED
 from .preparation import load_runnable
@@ -152,7 +152,7 @@ def _compare_two(first: Path, second: Path, *, json: bool, out: Path | None, mar
     results = dict(zip(_names(first, second), loaded, strict=True))
     differing = differences(*results.items())
     if out is not None:
-        from ..present.pages import write_differences  # imported here, because altair takes a while
+        from ..show.page.pages import write_differences  # imported here, because altair takes a while
 
         page, *_ = write_differences(out, differing, results, command_line())
         write_files(out, {JSON_NAME: indented(differing)})

@@ -9,8 +9,8 @@ from typing import Literal
 
 from netstack import ScenarioError
 
-from ..errors import OutputError
-from ..present.console import say
+from ..base.errors import OutputError
+from ..show.terminal.console import say
 
 Shell = Literal["bash", "zsh", "fish"]
 

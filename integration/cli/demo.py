@@ -8,7 +8,18 @@ import msgspec
 
 from netstack import QuantityError, Result, format_duration, parse_duration, to_json
 
-from ..demo_job import (
+from ..base.errors import UsageError
+from ..base.extras import require
+from ..base.writing import prepare_folder
+from ..runs.emulating import emulate
+from ..runs.window_figures import figures_of
+from ..show.terminal.console import PAGE, say, to_stderr
+from ..show.terminal.demo import TITLE, demo_facts, print_demo
+from ..show.terminal.documents import DemoRuns, present
+from ..show.terminal.progress import progress, stage
+from ..show.terminal.sentences import compare
+from ..spark.data_files import require_columns, require_path
+from ..spark.demo_job import (
     FLIGHTS_KEY,
     FLIGHTS_OPTIONS,
     OFF,
@@ -21,17 +32,6 @@ from ..demo_job import (
     measure_data,
     spark_source,
 )
-from ..emulating import emulate
-from ..errors import UsageError
-from ..extras import require
-from ..figures.window_figures import figures_of
-from ..files.writing import prepare_folder
-from ..present.console import PAGE, say, to_stderr
-from ..present.demo import TITLE, demo_facts, print_demo
-from ..present.documents import DemoRuns, present
-from ..present.progress import progress, stage
-from ..present.sentences import compare
-from ..spark.data_files import require_columns, require_path
 from ..spark.session import spark_session
 from .arguments import Flag, command_line
 
@@ -74,7 +74,7 @@ def demo(
     finding = compare(figures_of(results[OFF]), figures_of(results[ON]))
     document = DemoRuns(finding=finding, off=written[OFF], on=written[ON])
     with stage("writing the report"):
-        from ..present.pages import write_report  # imported here, because altair takes a while
+        from ..show.page.pages import write_report  # imported here, because altair takes a while
 
         page, *_ = write_report(
             out, results, title=TITLE, finding=finding, facts=facts, command=command_line()

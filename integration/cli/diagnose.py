@@ -10,28 +10,28 @@ import msgspec
 
 from netstack import InputError, JobFailedError, Result, Scenario, parse_duration
 
-from ..diagnosis.checkpoint_rules import BARRIERS_WAIT
-from ..diagnosis.observation import observations
-from ..diagnosis.rule_table import Diagnosis
-from ..diagnosis.rule_table import diagnose as diagnosed
-from ..diagnosis.trial import may_run_again, trials
-from ..emulating import emulate
-from ..errors import UsageError
-from ..figures.optional_figures import known
-from ..files.kinds import FileKind
-from ..files.reading import load_result
+from ..advise.diagnose.checkpoint_rules import BARRIERS_WAIT
+from ..advise.diagnose.diagnosis import Diagnosis
+from ..advise.diagnose.diagnosis import diagnose as diagnosed
+from ..advise.diagnose.findings import observations
+from ..advise.diagnose.trial import may_run_again, trials
+from ..base.errors import UsageError
+from ..base.file_kinds import FileKind
+from ..base.optional_figures import known
+from ..base.reading import load_result
 from ..flink import Overrides, import_scenario
-from ..present.console import say, to_stderr
-from ..present.documents import present
-from ..present.findings import print_diagnosis
-from ..present.progress import activity, progress
+from ..runs.emulating import emulate
+from ..show.terminal.console import say, to_stderr
+from ..show.terminal.documents import present
+from ..show.terminal.findings import print_diagnosis
+from ..show.terminal.progress import activity, progress
+from .accepted_kinds import require_kind
 from .arguments import AllowCode, Flag, Verbose, command_line, naming_options, read_quantity, usage_error
 from .cluster_access import ANYBODY, AccessOptions
 from .exit_status import failure_text
 from .load_option import at_load_option, check_load_option
 from .preparation import load_runnable, opened
 from .running_job_options import watching
-from .wrong_file_kind import require_kind
 
 
 def diagnose(
@@ -143,8 +143,8 @@ def _headroom(
 ) -> str | None:
     """Return how much more load a job can take, in a sentence; None: unknown, or it is at its limit."""
     # Imported here, because pyarrow takes a while.
-    from ..tuning.headroom import cpu_bound_text, headroom_of, headroom_text
-    from ..tuning.settings import is_large
+    from ..advise.diagnose.headroom import cpu_bound_text, headroom_of, headroom_text
+    from ..advise.tune.settings import is_large
 
     if is_large(scenario):
         return "The job is large, so runs at other loads take long: `netstack forecast` finds its limit."
@@ -160,8 +160,8 @@ def _of_flink(
     place: str, job: str | None, latency: str | None, access: AccessOptions, load: float
 ) -> Diagnosis:
     # Imported here, because few diagnoses need it.
+    from ..advise.diagnose.flink_job import diagnose_job
     from ..flink import Recorder
-    from ..flink.diagnose_job import diagnose_job
 
     latency_s = None
     if latency is not None:

@@ -1,6 +1,6 @@
 """Exit statuses of commands, and the message for a job that failed permanently.
 
-After a signal, the status is 128 and the number of the signal (`integration.stopping`).
+After a signal, the status is 128 and the number of the signal (`integration.base.stopping`).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ BROKEN_PIPE = 141
 
 def failure_text(result: Result) -> str:
     """Return the reason why a job failed permanently, in one line."""
-    from ..files.reading import one_line  # imported here, because help needs nothing that runs a job
+    from ..base.reading import one_line  # imported here, because help needs nothing that runs a job
 
     name, cause = result.scenario.name, one_line(result.failure)
     return f"netstack: {name}: the job failed for good after {result.emulated_seconds:.1f} s: {cause}"

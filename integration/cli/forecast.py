@@ -10,16 +10,16 @@ import msgspec
 
 from netstack import Result, from_json, parse_flink_duration, scenario_toml
 
-from ..extras import require
-from ..files.writing import prepare_folder
-from ..forecast.forecast import forecast as forecasted
-from ..present.console import PAGE, say
-from ..present.documents import indented, present, write_files
-from ..present.forecast import print_forecast
-from ..tuning.point_rows import FOLDER
-from ..tuning.restart_drill import drill_scenario
-from ..tuning.settings import SETTING
-from ..tuning.sweeps import LocalProcesses
+from ..advise.forecast.forecast import forecast as forecasted
+from ..advise.sweeps.point_rows import FOLDER
+from ..advise.sweeps.restart_drill import drill_scenario
+from ..advise.sweeps.sweep import LocalProcesses
+from ..advise.tune.settings import SETTING
+from ..base.extras import require
+from ..base.writing import prepare_folder
+from ..show.terminal.console import PAGE, say
+from ..show.terminal.documents import indented, present, write_files
+from ..show.terminal.forecast import print_forecast
 from .arguments import AllowCode, Flag, Verbose, command_line, read_quantity, with_options
 from .cluster_access import ANYBODY, AccessOptions
 from .job_to_run import OF_A_FILE, JobOptions, read_job, runner_of
@@ -73,7 +73,7 @@ def forecast(
         found, recommendation=msgspec.structs.replace(found.recommendation, words=words)
     )
     if out is not None:
-        from ..present.pages import write_forecast  # imported here, because altair takes a while
+        from ..show.page.pages import write_forecast  # imported here, because altair takes a while
 
         drills: dict[str, Result] = {
             row.labels[SETTING]: from_json(row.result) for row in made.drills if row.result

@@ -6,8 +6,8 @@ from pathlib import Path
 
 from netstack import scenario_document, scenario_toml
 
-from ..files.writing import prepare_folder
-from ..present.documents import ImportedJob, encoded, print_document, print_text, write_files
+from ..base.writing import prepare_folder
+from ..show.terminal.documents import ImportedJob, encoded, print_document, print_text, write_files
 from .arguments import Flag
 from .cluster_access import ANYBODY, AccessOptions
 from .running_job_options import AS_READ, ReadingOptions, read_flink, say_assumptions

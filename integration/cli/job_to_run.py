@@ -13,14 +13,14 @@ from cyclopts import Group, Parameter
 
 from netstack import CheckpointResult, Scenario
 
-from ..files.kinds import FileKind, kind_of
+from ..advise.sweeps.point_rows import FOLDER, PointRow
+from ..advise.sweeps.points import Point
+from ..advise.sweeps.sweep import LocalProcesses, run_points
+from ..advise.sweeps.waves import RunPoints
+from ..base.file_kinds import FileKind, kind_of
 from ..flink import Imported
-from ..present.console import say, to_stderr
-from ..present.progress import progress
-from ..tuning.point_rows import FOLDER, PointRow
-from ..tuning.points import Point
-from ..tuning.sweeps import LocalProcesses, run_points
-from ..tuning.waves import RunPoints
+from ..show.terminal.console import say, to_stderr
+from ..show.terminal.progress import progress
 from .arguments import option_for, usage_error
 from .cluster_access import AccessOptions
 from .load_option import at_load_option, check_load_option

@@ -16,13 +16,13 @@ import trio
 from buffers import InsufficientBuffers
 from netstack import Scenario
 
-from ..emulating import ctrl_c_to_trio
-from ..errors import OutputError, UsageError
-from ..extras import require
-from ..files.reading import one_line
-from ..files.writing import prepare_file
+from ..base.errors import OutputError, UsageError
+from ..base.extras import require
+from ..base.reading import one_line
+from ..base.signals import ctrl_c_to_trio
+from ..base.writing import prepare_file
 from ..flink import Answers, Imported, Recorder, Recording, import_scenario
-from ..present.console import print_line, say
+from ..show.terminal.console import print_line, say
 from ..storage.rocksdb import table_stores
 from .arguments import AllowCode, Flag, Several, Whole, check_policies, problems_of, usage_error
 from .cluster_access import ANYBODY, AccessOptions
@@ -125,7 +125,7 @@ def _serve_beside(
         UsageError: an option is invalid, or the port cannot be used.
     """
     from ..flink.importing import check_readable
-    from ..flink.job_watch import JobWatch
+    from ..flink.watching import JobWatch
     from ..lab.lab import Lab
     from ..lab.observed_flink import ObservedFlink
     from ..lab.server import LabServer

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ..files.kinds import FileKind
-from ..files.writing import prepare_folder
-from ..lint.check import lint as lint_file
-from ..lint.flink_options import read_version
-from ..present.documents import LintReports, indented, present, write_files
-from ..present.findings import print_lint
+from ..advise.lint.check import lint as lint_file
+from ..advise.lint.flink_options import read_version
+from ..base.file_kinds import FileKind
+from ..base.writing import prepare_folder
+from ..show.terminal.documents import LintReports, indented, present, write_files
+from ..show.terminal.findings import print_lint
+from .accepted_kinds import require_kind
 from .arguments import Flag, usage_error
 from .exit_status import FAILED
-from .wrong_file_kind import require_kind
 
 DOCUMENT = "lint.json"
 

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 from netstack import Scenario
 
-from ..errors import UsageError
+from ..base.errors import UsageError
 
 
 def check_load_option(command: str, load: float) -> None:
@@ -16,7 +16,7 @@ def check_load_option(command: str, load: float) -> None:
     Raises:
         UsageError: it is not a number above 0.
     """
-    from ..tuning.load import check_load
+    from ..runs.job_load import check_load
 
     with _naming(command):
         check_load(load)
@@ -31,7 +31,7 @@ def at_load_option(command: str, scenario: Scenario, load: float) -> Scenario:
     """
     if load == 1:
         return scenario
-    from ..tuning.headroom import with_load  # imported here, because pyarrow takes a while
+    from ..advise.diagnose.headroom import with_load  # imported here, because pyarrow takes a while
 
     with _naming(command):
         return with_load(scenario, load)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ..errors import OutputError
-from ..number_text import size
-from ..present.console import say
-from ..spark.workers import write_package
+from ..base.errors import OutputError
+from ..base.number_text import size
+from ..show.terminal.console import say
+from ..spark.python_workers import write_package
 from .arguments import Flag
 
 

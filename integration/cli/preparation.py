@@ -28,13 +28,13 @@ from netstack import (
     scenario_problems,
 )
 
-from ..files.kinds import FileKind
-from ..files.reading import load_scenario, one_line
-from ..present.console import say, to_stderr
-from ..present.progress import activity
-from ..seed_runs import open_sources, reads_paths
+from ..base.file_kinds import FileKind
+from ..base.reading import load_scenario, one_line
+from ..runs.seeds import open_sources, reads_paths
+from ..show.terminal.console import say, to_stderr
+from ..show.terminal.progress import activity
+from .accepted_kinds import require_kind
 from .arguments import Flag, usage_error
-from .wrong_file_kind import require_kind
 
 if TYPE_CHECKING:
     from ..storage.directory import DirectoryStorage

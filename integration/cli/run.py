@@ -22,15 +22,15 @@ from netstack import (
     task_managers,
 )
 
-from ..emulating import emulate
-from ..extras import require
-from ..files.reading import one_line
-from ..files.writing import prepare_folder
-from ..number_text import counted
-from ..present.console import PAGE, say, to_stderr
-from ..present.documents import present
-from ..present.progress import Report, progress
-from ..present.run import TracePrinter, print_result
+from ..base.extras import require
+from ..base.number_text import counted
+from ..base.reading import one_line
+from ..base.writing import prepare_folder
+from ..runs.emulating import emulate
+from ..show.terminal.console import PAGE, say, to_stderr
+from ..show.terminal.documents import present
+from ..show.terminal.progress import Report, progress
+from ..show.terminal.run import TracePrinter, print_result
 from .arguments import AllowCode, Flag, Whole, command_line, usage_error
 from .exit_status import FAILED, failure_text
 from .load_option import at_load_option, check_load_option
@@ -96,7 +96,7 @@ def run(
     result = _run(scenario, file, begin, place, printer)
     try:
         if out is not None:
-            from ..present.pages import write_report  # imported here, because altair takes a while
+            from ..show.page.pages import write_report  # imported here, because altair takes a while
 
             page, *_ = write_report(out, {result.scenario.name: result}, command=command_line())
             say(f"wrote {page}")
@@ -162,7 +162,7 @@ def _on_spark(
         ScenarioError: The scenario cannot run there, a source cannot be read, or Spark has too few slots.
     """
     # Imported here, because few runs need these modules.
-    from ..present.spark_work import job_progress
+    from ..show.terminal.spark_work import job_progress
     from ..spark.job_on_spark import run_on_spark
 
     problems = list(distribution_problems(scenario))

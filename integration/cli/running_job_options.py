@@ -18,13 +18,13 @@ from rich.text import Text
 
 from netstack import SERVICE_MODES, QuantityError, parse_duration, split_assignment
 
-from ..errors import UsageError
-from ..files.writing import prepare_file, write_outputs
+from ..base.errors import UsageError
+from ..base.writing import prepare_file, write_outputs
 from ..flink import Answers, Imported, Overrides, Recorder, Recording, import_scenario
-from ..flink.options import EVERYWHERE
+from ..flink.fit.job_options import EVERYWHERE
+from ..flink.fit.union_or_join import INPUT_KINDS
 from ..flink.recording import packed
-from ..flink.union_or_join import INPUT_KINDS
-from ..present.console import print_assumptions, say, to_stderr
+from ..show.terminal.console import print_assumptions, say, to_stderr
 from .arguments import Settings, Several, naming_options, warn_of_bare_numbers
 
 _SILENT_S = 10.0

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from netstack import scenario_schema
 
-from ..files.shipped import shipped
-from ..present.console import print_line
-from ..present.documents import indented, print_document
+from ..base.shipped_files import shipped
+from ..show.terminal.console import print_line
+from ..show.terminal.documents import indented, print_document
 from .arguments import Flag
 
 SCHEMA_FILE = "share/netstack/scenario.schema.json"

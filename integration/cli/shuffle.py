@@ -18,14 +18,14 @@ from cyclopts import Parameter
 
 from netstack import SourceError, split_assignment
 
-from ..errors import ShuffleError, ShuffleWarning, UsageError
-from ..extras import require
-from ..files.writing import require_place
-from ..held_signals import held_interrupts
-from ..present.console import say, to_stderr
-from ..present.documents import Shuffled, present
-from ..present.progress import activity
-from ..present.spark_work import print_shuffle, shuffle_progress
+from ..base.errors import ShuffleError, ShuffleWarning, UsageError
+from ..base.extras import require
+from ..base.signals import held_interrupts
+from ..base.writing import require_place
+from ..show.terminal.console import say, to_stderr
+from ..show.terminal.documents import Shuffled, present
+from ..show.terminal.progress import activity
+from ..show.terminal.spark_work import print_shuffle, shuffle_progress
 from ..spark.data_files import (
     count_rows,
     has_scheme,
@@ -36,6 +36,7 @@ from ..spark.data_files import (
 )
 from ..spark.driver import local_slots, run_cancellable
 from ..spark.failure_causes import is_from_spark, java_exit_status, one_line, resource_problem
+from ..spark.python_workers import TaskNotes, send_packages, task_notes
 from ..spark.session import is_running, spark_session
 from ..spark.shuffling.api import (
     NO_SLOT,
@@ -47,10 +48,9 @@ from ..spark.shuffling.api import (
     transport_config,
 )
 from ..spark.shuffling.api import shuffle as shuffle_frame
-from ..spark.shuffling.partition_count import read_in_partitions
+from ..spark.shuffling.frame_partitions import read_in_partitions
 from ..spark.shuffling.pieces import Compression
 from ..spark.shuffling.reports import shuffle_statistics
-from ..spark.workers import TaskNotes, send_packages, task_notes
 from .arguments import Flag, Settings, Several, Whole, require_some, usage_error, warn_of_bare_numbers
 
 if TYPE_CHECKING:

@@ -21,18 +21,18 @@ from netstack import (
     scenario_toml,
 )
 
-from ..errors import UsageError
-from ..extras import require
-from ..files.reading import one_line
-from ..files.writing import prepare_folder
-from ..present.console import say, to_stderr
-from ..present.documents import indented, present, write_files
-from ..present.progress import progress
-from ..present.sizing import SizeReport, print_sizing
-from ..sizing.budget import BudgetPlan, most_runs, plan_budget, planned_scenario
-from ..sizing.emulated_check import RUNS, JobCheck, check_job
-from ..sizing.job_from_numbers import Numbers, records_per_s, scenario_of_numbers, with_settings
-from ..sizing.job_size import LENGTH_BYTES, JobSize, size_job
+from ..advise.size.budget import BudgetPlan, most_runs, plan_budget, planned_scenario
+from ..advise.size.emulated_check import RUNS, JobCheck, check_job
+from ..advise.size.job_from_numbers import Numbers, records_per_s, scenario_of_numbers, with_settings
+from ..advise.size.job_size import LENGTH_BYTES, JobSize, size_job
+from ..base.errors import UsageError
+from ..base.extras import require
+from ..base.reading import one_line
+from ..base.writing import prepare_folder
+from ..show.terminal.console import say, to_stderr
+from ..show.terminal.documents import indented, present, write_files
+from ..show.terminal.progress import progress
+from ..show.terminal.sizing import SizeReport, print_sizing
 from .arguments import (
     AllowCode,
     Flag,

@@ -6,15 +6,15 @@ from pathlib import Path
 
 from netstack import InitialCheckpoint, StateError, StorageError
 
-from ..errors import FileError
-from ..files.kinds import FileKind
-from ..files.reading import one_line
-from ..number_text import counted
-from ..present.checkpoints import print_state
-from ..present.console import say
-from ..present.documents import present
+from ..base.errors import FileError
+from ..base.file_kinds import FileKind
+from ..base.number_text import counted
+from ..base.reading import one_line
+from ..show.terminal.checkpoints import print_state
+from ..show.terminal.console import say
+from ..show.terminal.documents import present
+from .accepted_kinds import require_kind
 from .arguments import Flag, Whole
-from .wrong_file_kind import require_kind
 
 
 def state(

@@ -22,23 +22,23 @@ from netstack import (
     scenario_document,
 )
 
-from ..extras import require
-from ..files.writing import prepare_folder, write_outputs
-from ..present.console import PAGE, say
-from ..present.documents import Tuning, indented, present, write_files
-from ..present.tuning import Form, conditions_of, print_tuning
-from ..tuning.advice import advise
-from ..tuning.axes import Axis, option_axes
-from ..tuning.change_package import DOCUMENT as CHANGE_DOCUMENT
-from ..tuning.change_package import FOLDER as CHANGE
-from ..tuning.change_package import files_of, package_of
-from ..tuning.choice import Constraints
-from ..tuning.pitfalls import find_pitfalls
-from ..tuning.point_rows import FOLDER
-from ..tuning.recommend import Recommendation, measured_text
-from ..tuning.settings import Mechanism, Question
-from ..tuning.shown_runs import runs_to_show
-from ..tuning.sweeps import LocalProcesses
+from ..advise.sweeps.axes import Axis, option_axes
+from ..advise.sweeps.point_rows import FOLDER
+from ..advise.sweeps.sweep import LocalProcesses
+from ..advise.tune.advice import advise
+from ..advise.tune.change_package import DOCUMENT as CHANGE_DOCUMENT
+from ..advise.tune.change_package import FOLDER as CHANGE
+from ..advise.tune.change_package import files_of, package_of
+from ..advise.tune.charted_runs import runs_to_show
+from ..advise.tune.choice import Constraints
+from ..advise.tune.pitfalls import find_pitfalls
+from ..advise.tune.recommend import Recommendation, measured_text
+from ..advise.tune.settings import Mechanism, Question
+from ..base.extras import require
+from ..base.writing import prepare_folder, write_outputs
+from ..show.terminal.console import PAGE, say
+from ..show.terminal.documents import Tuning, indented, present, write_files
+from ..show.terminal.tuning import Form, conditions_of, print_tuning
 from .arguments import (
     AllowCode,
     Flag,
@@ -254,7 +254,7 @@ def tune(
         points=[msgspec.structs.replace(row, result=None) for row in advice.rows],
     )
     if out is not None:
-        from ..present.pages import write_tuning  # imported here, because altair takes a while
+        from ..show.page.pages import write_tuning  # imported here, because altair takes a while
 
         results = runs_to_show(tuning.recommendations[0], advice.rows, scenario)
         page, *_ = write_tuning(out, tuning, scenario, results)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ..extras import require
-from ..files.writing import prepare_folder
+from ..base.extras import require
+from ..base.writing import prepare_folder
 from ..flink import validate as judge
-from ..present.comparison import print_validation
-from ..present.console import PAGE, to_stderr
-from ..present.documents import encoded, present, write_files
-from ..present.progress import progress
-from ..seed_runs import run_seeds
+from ..runs.seeds import run_seeds
+from ..show.terminal.comparison import print_validation
+from ..show.terminal.console import PAGE, to_stderr
+from ..show.terminal.documents import encoded, present, write_files
+from ..show.terminal.progress import progress
 from .arguments import Flag, Whole, command_line, require_some
 from .cluster_access import ANYBODY, AccessOptions
 from .exit_status import FAILED
@@ -52,7 +52,7 @@ def validate(
         results = run_seeds([imported.scenario], seeds, done=report)[0]
     validation = judge(imported, results)
     if out is not None:
-        from ..present.pages import render_validation  # imported here, because altair takes a while
+        from ..show.page.pages import render_validation  # imported here, because altair takes a while
 
         page = render_validation(validation, imported, results, command_line())
         write_files(out, {DOCUMENT: encoded(validation), PAGE: page.encode()})

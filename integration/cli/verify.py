@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ..present.documents import present
-from ..present.verification import print_verification
+from ..show.terminal.documents import present
+from ..show.terminal.verification import print_verification
 from .arguments import Flag
 from .cluster_access import ANYBODY, AccessOptions
 from .exit_status import FAILED
@@ -31,10 +31,10 @@ def verify(
         job: Id of the job; required if several jobs run.
         json: Print the figures before, promised and after as one JSON document.
     """
+    from ..advise.diagnose.flink_job import NOT_JUDGED
+    from ..advise.tune.change_package import read_package
+    from ..advise.tune.verification import Verdict, verify_change
     from ..flink import import_scenario
-    from ..flink.diagnose_job import NOT_JUDGED
-    from ..tuning.change_package import read_package
-    from ..tuning.verification import Verdict, verify_change
 
     promised = read_package(package)
     cluster = access.cluster(from_flink)

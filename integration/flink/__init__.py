@@ -1,12 +1,12 @@
 """Import of running Flink jobs through Flink's REST API: scenarios, measurements, recordings, diagnoses."""
 
-from ..errors import FlinkRestError
-from .client import Access, Answers, LiveCluster
+from ..base.errors import FlinkRestError
+from .fit.job_options import Overrides
+from .http.client import Access, Answers, LiveCluster
 from .importing import Imported, import_scenario
-from .job_watch import JobWatch, Validation, validate
-from .measured import Measured
-from .options import Overrides
+from .read.measurements import Measured
 from .recording import Recorder, Recording
+from .watching import JobWatch, Validation, validate
 
 __all__ = [
     "Access",

@@ -10,19 +10,19 @@ from pathlib import Path
 from flowcontrol import readable
 from netstack import Scenario, Viewed
 
-from ..errors import FlinkRestError, Note, Parameter
-from .client import Answers, RestClient
-from .core_notes import core_notes
-from .cores_in_use import Processors
-from .fit_scenario import fit_scenario
-from .job import FlinkJob, JobState, read_job, read_running, unchanged
-from .measured import EndedCheckpoints, Measured, measured, read_checkpoints, read_ended_checkpoints
-from .options import EVERYWHERE, Overrides, check_names, input_kinds
-from .processor_time import BURN, burning_of
+from ..base.errors import FlinkRestError, Note, Parameter
+from .fit.core_notes import core_notes
+from .fit.fit_scenario import fit_scenario
+from .fit.job_options import EVERYWHERE, Overrides, check_names, input_kinds
+from .fit.processor_time import BURN, burning_of
+from .fit.steadiness import unsteady
+from .fit.union_or_join import with_input_kinds
+from .http.client import Answers, RestClient
+from .read.cores_in_use import Processors
+from .read.job import FlinkJob, JobState, read_job, read_running, unchanged
+from .read.measurements import EndedCheckpoints, Measured, measured, read_checkpoints, read_ended_checkpoints
+from .read.sampling import Samples, stands_still, take_samples, watch_time_s
 from .recording import Recording
-from .sampling import Samples, stands_still, take_samples, watch_time_s
-from .steadiness import unsteady
-from .union_or_join import with_input_kinds
 
 _BACK_TO_BACK = 0.7
 """If checkpoints take at least this share of the interval, debloating has little time to recover between

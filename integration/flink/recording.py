@@ -26,11 +26,11 @@ import msgspec
 
 from netstack import OPTIONS, Scenario, scenario_document
 
-from ..errors import FlinkRestError, Note
-from ..files.reading import LARGEST_RECORDING, read_user_file, unpacked
-from .client import WITH_VALUES, Answers, Refused, decode_json
-from .job import LOCAL_PATH, host_of, is_local
-from .measured import Measured
+from ..base.errors import FlinkRestError, Note
+from ..base.reading import LARGEST_RECORDING, read_user_file, unpacked
+from .http.client import WITH_VALUES, Answers, Refused, decode_json
+from .read.job import LOCAL_PATH, host_of, is_local
+from .read.measurements import Measured
 
 MOST_VALUES_RECORDED = 8 << 20
 """Maximum number of values in a file. A thousand subtasks have about four million."""

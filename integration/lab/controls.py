@@ -21,8 +21,8 @@ from netstack import (
     parse_duration,
 )
 
-from ..errors import UsageError
-from ..tuning.load import at_load, rates_of
+from ..base.errors import UsageError
+from ..runs.job_load import at_load, rates_of
 from .messages import Change, Control
 
 POLICY, SERVICE, SKEW, RATE, LOAD = "policy", "service", "service_skew", "rate", "load"

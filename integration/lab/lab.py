@@ -31,9 +31,9 @@ from netstack import (
     scenario_toml,
 )
 
-from ..errors import UsageError
-from ..present.graph import ranks
-from ..tuning.load import at_load
+from ..base.errors import UsageError
+from ..runs.job_load import at_load
+from ..show.page.job_graph import ranks
 from .channels import edge_shape
 from .controls import LOAD, change_of, controls_of, in_page_words, load_changes, policies_of
 from .live_job import STEP_S, LiveJob

@@ -32,7 +32,7 @@ from netstack import (
     TableStores,
 )
 
-from ..errors import UsageError
+from ..base.errors import UsageError
 from .channels import EdgeView
 from .controls import without_constants, words_of
 from .messages import CheckpointRow, Control, Frame, History, Incident, PendingRow, Row, Shares, Side

@@ -20,8 +20,8 @@ import trio
 
 from netstack import CheckpointResult, InputError, Scenario, Steady, VertexSteady
 
-from ..errors import FlinkRestError, JobWentError, NotRunningError, UsageError
-from ..figures.optional_figures import Values, complete, highest, lowest, mean
+from ..base.errors import FlinkRestError, JobWentError, NotRunningError, UsageError
+from ..base.optional_figures import Values, complete, highest, lowest, mean
 from ..flink import Imported, JobWatch, Measured
 from .live_job import LiveJob
 from .messages import (

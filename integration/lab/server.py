@@ -31,7 +31,7 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from netstack import InputError
 
-from ..errors import UsageError
+from ..base.errors import UsageError
 from .lab import Lab
 from .live_job import LiveJob
 from .messages import Answer, ReadAgain, Reading, Refused, encode, read_request

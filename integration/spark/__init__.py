@@ -10,7 +10,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from ..errors import ShuffleError, ShuffleWarning
+    from ..base.errors import ShuffleError, ShuffleWarning
     from .failure_causes import failure_cause
     from .job_on_spark import run_on_spark
     from .session import spark_session
@@ -30,7 +30,7 @@ __all__ = [
 ]
 
 _MODULES = {
-    "..errors": ("ShuffleError", "ShuffleWarning"),
+    "..base.errors": ("ShuffleError", "ShuffleWarning"),
     ".failure_causes": ("failure_cause",),
     ".job_on_spark": ("run_on_spark",),
     ".session": ("spark_session",),

@@ -23,8 +23,7 @@ import trio
 
 from netstack import SourceError
 
-from ..emulating import ctrl_c_to_trio
-from ..held_signals import held_interrupts
+from ..base.signals import ctrl_c_to_trio, held_interrupts
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

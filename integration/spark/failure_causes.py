@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from ..errors import ShuffleError
+from ..base.errors import ShuffleError
 from .driver import is_local
 
 if TYPE_CHECKING:

@@ -58,17 +58,17 @@ from netstack import (
     vertex_key,
 )
 
-from ..extras import require
+from ..base.extras import require
 from ..storage.directory import DirectoryStorage, storage_at
 from ..storage.rocksdb import table_stores
 from .data_files import has_scheme, read_files, require_columns, require_path
 from .driver import allows_barriers, count_slots, is_local, local_slots, no_executor, run_cancellable
 from .failure_causes import first_cause, is_from_spark, one_line, was_raised_in_task
+from .python_workers import Noting, TaskNotes, send_packages, task_notes, worker_function
 from .rendezvous import Rendezvous
 from .rows import RowCodec, arrow_schema, key_hash
 from .session import spark_session, starts_spark
 from .sources import SUFFIX, SparkReader, by_place, codec_of, require_same_cut
-from .workers import Noting, TaskNotes, send_packages, task_notes, worker_function
 
 if TYPE_CHECKING:
     from pyspark import BarrierTaskContext

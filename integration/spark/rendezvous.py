@@ -39,7 +39,7 @@ import trio
 from flowcontrol import Secret
 from netstack import Letterbox, ask_letterbox
 
-from ..errors import MeetingError
+from ..base.errors import MeetingError
 from .driver import LOOPBACK
 
 if TYPE_CHECKING:

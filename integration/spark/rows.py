@@ -38,7 +38,7 @@ from pyarrow import types
 from buffers import RecordBlock
 from netstack import SourceError, java_hash, leading_bytes
 
-from ..errors import UnsupportedColumnError
+from ..base.errors import UnsupportedColumnError
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

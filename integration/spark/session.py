@@ -22,7 +22,7 @@ from typing import IO, TYPE_CHECKING
 
 from netstack import SourceError
 
-from ..held_signals import held_interrupts
+from ..base.signals import held_interrupts
 from .driver import LOOPBACK, is_on_this_machine, local_slots, require_master
 from .failure_causes import one_line, own_folder_problem
 

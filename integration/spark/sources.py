@@ -30,8 +30,8 @@ from numpy.typing import NDArray
 from buffers import RecordBlock
 from netstack import FILE_FORMATS, SourceError
 
-from ..extras import require
-from ..held_signals import held_interrupts
+from ..base.extras import require
+from ..base.signals import held_interrupts
 from .data_files import read_files, require_columns, require_path
 from .driver import run_cancellable
 from .failure_causes import is_from_spark, one_line

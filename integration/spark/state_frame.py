@@ -9,11 +9,11 @@ import pyarrow as pa
 
 from netstack import HandleReader, InitialCheckpoint, keyed_entries
 
-from ..extras import require
+from ..base.extras import require
 from ..storage.checkpoint_list import find_checkpoint
 from ..storage.state_contents import SCHEMA, batches_of, require_state, scratch_stores
 from .driver import is_local
-from .workers import send_packages, worker_function
+from .python_workers import send_packages, worker_function
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

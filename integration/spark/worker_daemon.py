@@ -17,7 +17,7 @@ from contextlib import suppress
 import numpy as np
 import pyarrow  # noqa: F401
 
-from . import workers  # noqa: F401 - and netstack with it
+from . import python_workers as workers  # noqa: F401 - and netstack with it
 
 with suppress(ImportError):  # an optional library
     import pandas  # type: ignore[import-untyped]  # noqa: F401 - PySpark's workers import it where it is

@@ -27,7 +27,7 @@ from netstack import (
     metadata_path,
 )
 
-from ..files.reading import one_line
+from ..base.reading import one_line
 from .directory import DirectoryStorage, storage_at
 
 

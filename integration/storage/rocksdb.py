@@ -27,8 +27,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from netstack import OPTIONS, Scenario, StateBackendType, StateError, TableOptions
 
-from ..errors import FileError, MissingExtraError
-from ..extras import is_installed, missing_line
+from ..base.errors import FileError, MissingExtraError
+from ..base.extras import is_installed, missing_line
 
 if TYPE_CHECKING:
     from rocksdict import Options, Rdict, WriteOptions

@@ -26,9 +26,9 @@ from netstack import (
     operator_lists,
 )
 
-from ..errors import UsageError
-from ..extras import is_installed
-from ..files.writing import written_whole
+from ..base.errors import UsageError
+from ..base.extras import is_installed
+from ..base.writing import written_whole
 from .rocksdb import RocksStores
 
 STATE_SCHEMA = "netstack.state/1"

@@ -4,7 +4,7 @@ This module contains and imports no drawing code. A distribution registers its v
 point, in the same way in which pandas finds plotting backends::
 
     [project.entry-points."netstack.views"]
-    Result = "integration.present.notebook:RESULT"
+    Result = "integration.show.notebook.views:RESULT"
 
 So a higher layer provides the view of a class in a lower layer. It is imported only when an object is shown.
 """

@@ -13,8 +13,8 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, NamedTuple
 
-from integration.present.comparison import comparison_markdown, print_comparisons
-from integration.present.console import to_stdout
+from integration.show.terminal.comparison import comparison_markdown, print_comparisons
+from integration.show.terminal.console import to_stdout
 from netstack import InputError, Scenario
 
 from . import loads, ordinary_jobs, policy_runs

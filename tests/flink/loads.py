@@ -27,9 +27,9 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from integration import write_whole
+from integration.advise.tune.change_package import read_package
 from integration.cli.running_job_options import ReadingOptions, read_flink
 from integration.flink import LiveCluster
-from integration.tuning.change_package import read_package
 from netstack import (
     OPTIONS,
     GeneratorSpec,

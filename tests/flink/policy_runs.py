@@ -18,8 +18,8 @@ from typing import Any, NamedTuple
 import msgspec
 
 from integration import write_whole
-from integration.comparison.with_flink import LEAST_MS, SHARE
-from integration.seed_runs import run_seeds
+from integration.runs.reference_comparison import LEAST_MS, SHARE
+from integration.runs.seeds import run_seeds
 from netstack import Result, Scenario, ScenarioError
 
 from .cluster import TestbedError, prepare

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from integration import load_scenario, write_whole
-from integration.comparison.with_flink import Comparison
-from integration.comparison.with_flink import compare as compare_results
-from integration.seed_runs import run_seeds
+from integration.runs.reference_comparison import Comparison
+from integration.runs.reference_comparison import compare as compare_results
+from integration.runs.seeds import run_seeds
 from netstack import Scenario, ScenarioError, preset_for, read_scenario, scenario_document, scenario_toml
 
 from .cluster import RELEASES

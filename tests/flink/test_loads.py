@@ -7,8 +7,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from integration.tuning.change_package import DOCUMENT, TITLES, ChangePackage, Promise
-from integration.tuning.option_changes import OptionChange, Restart
+from integration.advise.tune.change_package import DOCUMENT, TITLES, ChangePackage, Promise
+from integration.advise.tune.option_changes import OptionChange, Restart
 from netstack import GeneratorSpec, InputError
 from tests.flink import __main__ as commands
 from tests.flink.cluster import TestbedError

@@ -10,12 +10,12 @@ import msgspec
 from hypothesis import strategies as st
 from rich.console import Console
 
+from integration.advise.tune.change_package import files_of, read_package
+from integration.advise.tune.verification import verify_change
 from integration.flink import Imported
-from integration.present.verification import print_verification
-from integration.tuning.change_package import files_of, read_package
-from integration.tuning.verification import verify_change
+from integration.show.terminal.verification import print_verification
 from netstack import InputError
-from tests.integration.tuning.changed_job import AFTER, cluster, package, read
+from tests.integration.advise.tune.changed_job import AFTER, cluster, package, read
 
 from .damage import as_json, documents, door, refused, words_in, written
 

@@ -14,13 +14,13 @@ import msgspec
 import pytest
 from hypothesis import strategies as st
 
-from integration.errors import FlinkRestError
-from integration.flink.client import LiveCluster
-from integration.flink.diagnose_job import diagnose_job
+from integration.advise.diagnose.flink_job import diagnose_job
+from integration.advise.lint.check import lint
+from integration.base.errors import FlinkRestError
+from integration.flink.fit.job_options import EVERYWHERE, Overrides
+from integration.flink.http.client import LiveCluster
 from integration.flink.importing import import_scenario
-from integration.flink.options import EVERYWHERE, Overrides
 from integration.flink.recording import Recorder, Recording
-from integration.lint.check import lint
 from netstack import OPTIONS, InputError, Scenario, scenario_document, scenario_toml
 
 from .damage import (

@@ -11,14 +11,14 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from integration import load_result, load_scenario
-from integration.comparison.differences import differences
-from integration.comparison.with_flink import compare
-from integration.diagnosis.observation import observations
-from integration.diagnosis.rule_table import Diagnosis, diagnose
-from integration.files.reading import json_document
-from integration.present.comparison import comparison_markdown, print_comparisons, print_differences
-from integration.present.findings import print_diagnosis
-from integration.present.run import print_result
+from integration.advise.diagnose.diagnosis import Diagnosis, diagnose
+from integration.advise.diagnose.findings import observations
+from integration.base.reading import json_document
+from integration.runs.reference_comparison import compare
+from integration.runs.result_differences import differences
+from integration.show.terminal.comparison import comparison_markdown, print_comparisons, print_differences
+from integration.show.terminal.findings import print_diagnosis
+from integration.show.terminal.run import print_result
 from netstack import InputError, Result, emulate, from_json, to_json
 from tests.integration.sample_results import sample_results, unaligned_result
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from buffers import CorruptRecord, RecordBlock, RecordDecoder
 from flowcontrol import RemoteProtocolError
 from integration import RowCodec
-from integration.errors import PieceError
+from integration.base.errors import PieceError
 from integration.spark.shuffling.blocks import PartitionBlocks
 from integration.spark.shuffling.pieces import Compression, Merger, decode_piece, encode_piece, with_ends
 from netstack import Report, decode_report, encode_report

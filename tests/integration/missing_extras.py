@@ -4,11 +4,11 @@ import sys
 
 import pytest
 
-from integration.extras import EXTRAS, Extra
+from integration.base.extras import EXTRAS, Extra
 
 
 def take_away(monkeypatch: pytest.MonkeyPatch, extra: Extra) -> None:
     """Let no module of an extra be imported for the rest of a test, as in an installation without it."""
-    monkeypatch.setattr("integration.extras.CHECKOUT", None)
+    monkeypatch.setattr("integration.base.extras.CHECKOUT", None)
     for module in EXTRAS[extra].modules:
         monkeypatch.setitem(sys.modules, module, None)

@@ -11,7 +11,7 @@ from types import ModuleType
 import pytest
 from rich.console import Console
 
-from integration.present.run import TracePrinter
+from integration.show.terminal.run import TracePrinter
 from netstack import MemoryStorage, TraceEvent, TransactionLog, emulate
 
 DOCS = Path(__file__).parents[2] / "docs"

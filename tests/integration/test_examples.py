@@ -14,8 +14,8 @@ from benches.conftest import transport_named
 from benches.exchange import Plan, within_process
 from benches.transport import Shape
 from integration import load_scenario
-from integration.figures.optional_figures import known
-from integration.sizing.budget import plan_budget
+from integration.advise.size.budget import plan_budget
+from integration.base.optional_figures import known
 from netstack import emulate
 
 EXAMPLES = Path(__file__).parents[2] / "docs" / "examples"

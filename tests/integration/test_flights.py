@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from integration import demo_job as flights
+from integration.spark import demo_job as flights
 from netstack import SourceError
 
 
@@ -49,7 +49,7 @@ def test_a_report_names_the_cache_without_the_home_directory(
 
 
 def test_the_package_is_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("integration.extras.CHECKOUT", None)
+    monkeypatch.setattr("integration.base.extras.CHECKOUT", None)
     for folder in (None, tmp_path):
         install(monkeypatch, folder)
         with pytest.raises(SourceError, match=r", is not installed: pip install 'netstack\[demo\]'"):

@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
+from integration.base.shipped_files import example, shipped
 from integration.cli.schema import SCHEMA_FILE, schema_file
-from integration.files.shipped import example, shipped
 from tests.integration.clusters import ROOT, bare_python
 
 pytestmark = pytest.mark.long
@@ -126,7 +126,7 @@ def test_a_command_runs_in_an_environment_of_its_own(installed: Path, tmp_path: 
 PROGRAM = """
 import importlib.util
 import integration, netstack
-from integration.files.shipped import example
+from integration.base.shipped_files import example
 from netstack import Edge, GeneratorSpec, Scenario, Vertex, emulate
 
 vertices = (Vertex(name="a", source=GeneratorSpec(record_bytes=100, rates=(10.0,))), Vertex(name="b"))

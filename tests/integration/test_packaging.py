@@ -8,7 +8,7 @@ import pytest
 
 from integration.cli import exit_status
 from integration.cli.app import main
-from integration.spark.workers import LIBRARIES, PACKAGES, write_package
+from integration.spark.python_workers import LIBRARIES, PACKAGES, write_package
 from tests.integration.clusters import FOR_ARROW, ROOT, bare_python
 
 pytestmark = pytest.mark.long

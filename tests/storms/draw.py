@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 from benches.studied_policies import STUDIED
 from flowcontrol import SavepointFormat
-from integration.extras import is_installed
+from integration.base.extras import is_installed
 from netstack import (
     MESSAGES,
     PRESETS,

@@ -42,15 +42,15 @@ from netstack import (
     read_options,
 )
 
-from ...errors import ShuffleError, ShuffleWarning, UnsupportedColumnError
-from ...extras import require
-from ...number_text import counted
+from ...base.errors import ShuffleError, ShuffleWarning, UnsupportedColumnError
+from ...base.extras import require
+from ...base.number_text import counted
 from ..driver import allows_barriers, count_slots, is_local, no_executor
 from ..failure_causes import one_line, spark_errors
+from ..python_workers import worker_function
 from ..rows import arrow_schema, plain_schema
-from ..workers import worker_function
 from .blocks import BLOCK_COLUMNS, read_blocks
-from .partition_count import StageInput, inspect_input
+from .frame_partitions import StageInput, inspect_input
 from .pieces import Compression, Cutter, Layout
 from .placement import (
     Bound,

@@ -23,7 +23,7 @@ from collections.abc import Iterable, Iterator, Sequence
 import numpy as np
 import pyarrow as pa
 
-from ...errors import PieceError
+from ...base.errors import PieceError
 from .pieces import Compression, Gathered, Merger, decode_piece, encode_piece, without_ends
 
 BLOCK_SCHEMA = pa.schema([pa.field("partition", pa.int32()), pa.field("block", pa.binary())])

@@ -40,7 +40,7 @@ from pyarrow import compute, types
 
 from netstack import SourceError
 
-from ...errors import PieceError
+from ...base.errors import PieceError
 from ..rows import plain_schema
 from .placement import Placement
 

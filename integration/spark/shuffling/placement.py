@@ -43,7 +43,7 @@ from pyarrow import types
 
 from netstack import SourceError, assign_to_operators, default_max_parallelism
 
-from ...errors import ShuffleError, TargetError, UnsupportedColumnError
+from ...base.errors import ShuffleError, TargetError, UnsupportedColumnError
 from ..failure_causes import spark_errors
 from ..rows import column_index, key_hashes, key_index, plain_schema
 

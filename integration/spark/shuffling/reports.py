@@ -17,9 +17,9 @@ import msgspec
 
 from netstack import TransportStatistics
 
-from ...errors import ShuffleError
-from ..workers import driver_accumulator
-from .partition_count import class_name
+from ...base.errors import ShuffleError
+from ..python_workers import driver_accumulator
+from .frame_partitions import class_name
 
 if TYPE_CHECKING:
     from pyspark import Accumulator, SparkContext

@@ -28,10 +28,10 @@ import trio
 from flowcontrol import Secret
 from netstack import ConnectionLostError, PeerFailedError, Transport, TransportConfig, TransportError
 
-from ...errors import ShuffleTaskError
+from ...base.errors import ShuffleTaskError
 from ..failure_causes import STAGE_RESTARTED
+from ..python_workers import MapFunction, Noting, worker_function
 from ..rendezvous import Rendezvous
-from ..workers import MapFunction, Noting, worker_function
 from .blocks import PartitionBlocks
 from .pieces import Compression, Cutter, Layout, Merger, Pieces
 from .placement import PlacementSpec

@@ -11,12 +11,12 @@ import pytest
 from msgspec import UNSET
 from rich.console import Console
 
+from integration.base.errors import OutputError
+from integration.base.reading import load_result
 from integration.cli import exit_status
 from integration.cli.app import main
-from integration.errors import OutputError
-from integration.files.reading import load_result
-from integration.present.console import to_stdout
-from integration.present.run import MOST_INCIDENTS, print_head, print_incidents
+from integration.show.terminal.console import to_stdout
+from integration.show.terminal.run import MOST_INCIDENTS, print_head, print_incidents
 from integration.storage.directory import DirectoryStorage
 from netstack import CostModel, emulate, from_json
 from tests.integration.sample_results import unaligned_result
@@ -444,7 +444,7 @@ def test_ctrl_c_ends_a_comparison_and_its_processes(scenario, tmp_path):
 IMPORTS = """
 import sys
 from integration.cli.app import main
-from integration.stopping import STOP
+from integration.base.stopping import STOP
 before = set()
 begins = STOP.work_begins
 STOP.work_begins = lambda: (before.update(sys.modules), begins())
@@ -565,7 +565,7 @@ def test_a_report_that_cannot_be_written_costs_nobody_the_result(scenario, tmp_p
     def full(*_args, **_named):
         raise OutputError("short.json: cannot be written: No space left on device")
 
-    monkeypatch.setattr("integration.present.pages.write_report", full)
+    monkeypatch.setattr("integration.show.page.pages.write_report", full)
     assert main(["run", str(scenario), "--out", str(tmp_path / "out")]) == 2
     printed = capsys.readouterr()
     assert "end to end" in printed.out

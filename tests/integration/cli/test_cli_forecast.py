@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from integration.base.reading import load_scenario
 from integration.cli.app import main
-from integration.files.reading import load_scenario
 from netstack import scenario_toml
-from tests.integration.tuning.paced_job import JOB, UNLIMITED
+from tests.integration.advise.tune.paced_job import JOB, UNLIMITED
 
 
 @pytest.fixture

@@ -11,16 +11,16 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 
+from integration.advise.tune.change_package import FILES, read_package
+from integration.base.number_text import milliseconds
 from integration.cli import job_to_run
 from integration.cli import tune as command_tune
 from integration.cli.app import main
-from integration.number_text import milliseconds
-from integration.present.console import WIDTH
-from integration.tuning.change_package import FILES, read_package
+from integration.show.terminal.console import WIDTH
+from tests.integration.advise.tune import changed_job
+from tests.integration.advise.tune.made_up import SCENARIO as MADE_UP
+from tests.integration.advise.tune.made_up import measures, recommendation
 from tests.integration.flink.flink_cluster import replayed
-from tests.integration.tuning import changed_job
-from tests.integration.tuning.made_up import SCENARIO as MADE_UP
-from tests.integration.tuning.made_up import measures, recommendation
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -367,5 +367,5 @@ def test_a_limit_for_checkpoints_that_are_never_taken_is_refused(
 
 def without_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
     """Draw no PNG: that takes longest, and other tests check it."""
-    monkeypatch.setattr("integration.present.pages.to_png", lambda chart: b"")
+    monkeypatch.setattr("integration.show.page.pages.to_png", lambda chart: b"")
     monkeypatch.setattr("integration.cli.tune.runs_to_show", lambda *arguments: {})

@@ -9,10 +9,16 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from integration import demo_job as flights
 from integration.cli import exit_status
 from integration.cli.app import main
-from integration.demo_job import (
+from integration.runs.window_figures import figures_of
+from integration.show.terminal.console import to_stdout
+from integration.show.terminal.demo import print_demo
+from integration.show.terminal.documents import DemoRuns
+from integration.show.terminal.run import job_facts, summary_table
+from integration.show.terminal.sentences import compare
+from integration.spark import demo_job as flights
+from integration.spark.demo_job import (
     CONSUMER_BYTES_PER_S,
     OFF,
     ON,
@@ -21,12 +27,6 @@ from integration.demo_job import (
     measure_data,
     spark_source,
 )
-from integration.figures.window_figures import figures_of
-from integration.present.console import to_stdout
-from integration.present.demo import print_demo
-from integration.present.documents import DemoRuns
-from integration.present.run import job_facts, summary_table
-from integration.present.sentences import compare
 from netstack import from_json, scenario_document, scenario_problems
 from tests.integration.sample_results import sample_results
 from tests.signals import ended_by

@@ -16,7 +16,7 @@ import pytest
 from pyarrow import parquet
 
 from integration.cli.app import app, main
-from tests.integration.tuning.changed_job import write_change
+from tests.integration.advise.tune.changed_job import write_change
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

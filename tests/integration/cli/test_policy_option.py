@@ -9,13 +9,13 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from integration.advise.sweeps.point_rows import failed_row
+from integration.advise.sweeps.points import point_of
+from integration.advise.tune.charted_runs import _made_again
+from integration.advise.tune.pitfalls import find_pitfalls
+from integration.base.reading import load_result, load_scenario
 from integration.cli.app import main
-from integration.files.reading import load_result, load_scenario
-from integration.present.pages import write_report
-from integration.tuning.pitfalls import find_pitfalls
-from integration.tuning.point_rows import failed_row
-from integration.tuning.points import point_of
-from integration.tuning.shown_runs import _made_again
+from integration.show.page.pages import write_report
 from netstack import (
     InputError,
     check_scenario,

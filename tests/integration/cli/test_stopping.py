@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from integration.stopping import PATIENCE_S, StopSignals
+from integration.base.stopping import PATIENCE_S, StopSignals
 from tests.integration.cli.test_cli import NOTICED, SHORT
 from tests.signals import ended_by
 
@@ -55,7 +55,7 @@ def run_script(script: str, *arguments: object) -> subprocess.CompletedProcess[b
         (signal.SIGINT, "cyclopts"),
         (signal.SIGINT, "numpy._core._multiarray_umath"),
         (signal.SIGINT, "numpy.random._generator"),
-        (signal.SIGTERM, "integration.seed_runs"),
+        (signal.SIGTERM, "integration.runs.seeds"),
     ],
 )
 def test_a_signal_while_the_command_is_imported_is_one_line(number: signal.Signals, module: str) -> None:
@@ -65,7 +65,10 @@ def test_a_signal_while_the_command_is_imported_is_one_line(number: signal.Signa
 
 @pytest.mark.parametrize(
     ("number", "module"),
-    [(signal.SIGINT, "integration.tuning.sweeps"), (signal.SIGTERM, "integration.tuning.settling")],
+    [
+        (signal.SIGINT, "integration.advise.sweeps.sweep"),
+        (signal.SIGTERM, "integration.advise.sweeps.end_of_run"),
+    ],
 )
 def test_a_signal_while_a_command_of_its_own_module_is_imported_is_one_line(
     number: signal.Signals, module: str
@@ -82,7 +85,7 @@ from integration.__main__ import main
 print(*sorted(set(sys.modules) - before))
 """
     needed = {"__future__", "atexit", "_thread", "collections.abc", "signal", "time", "types"}
-    ours = {"integration", "integration.__main__", "integration.stopping"}
+    ours = {"integration", "integration.__main__", "integration.base.stopping"}
     assert set(run_script(script).stdout.decode().split()) <= ours | needed
 
 
@@ -128,7 +131,7 @@ def test_the_end_of_a_comparison_is_the_end_of_its_processes(scenario: Path, tmp
 IN_A_RUN = """
 import os, signal, sys
 from integration import stopping
-from integration.present import progress
+from integration.show.terminal import progress
 {before}
 def report(done):
     if done > 1:
@@ -188,7 +191,7 @@ LOST = {
     "import that may fail": """
     import careless""",
     "call to Spark": """
-    from integration.held_signals import held_interrupts
+    from integration.base.signals import held_interrupts
     class Thing:
         def __del__(self): signal.raise_signal({number})
     Thing()

@@ -9,9 +9,9 @@ import pytest
 
 from integration.cli.app import main
 from integration.cli.exit_status import FAILED, MISTAKE
-from integration.present.console import WIDTH
+from integration.show.terminal.console import WIDTH
+from tests.integration.advise.tune.changed_job import AFTER, BEFORE, cluster, write_change
 from tests.integration.flink.flink_cluster import Cluster
-from tests.integration.tuning.changed_job import AFTER, BEFORE, cluster, write_change
 
 
 def command(folder: Path, made: Cluster | None = None) -> list[str]:

@@ -10,15 +10,15 @@ from pathlib import Path
 import pytest
 
 from integration import write_whole
+from integration.advise.sweeps.point_rows import FOLDER, PointStore
+from integration.advise.sweeps.point_runs import run_point
+from integration.advise.sweeps.points import Grid
+from integration.base.errors import OutputError
+from integration.base.reading import load_scenario
+from integration.base.writing import written_whole
 from integration.cli import exit_status
 from integration.cli.app import main
-from integration.errors import OutputError
-from integration.files.reading import load_scenario
-from integration.files.writing import written_whole
-from integration.present.documents import write_files
-from integration.tuning.point_rows import FOLDER, PointStore
-from integration.tuning.point_runs import run_point
-from integration.tuning.points import Grid
+from integration.show.terminal.documents import write_files
 from tests.integration.cli.test_cli import SHORT
 
 LIMIT = 5_000

@@ -22,11 +22,11 @@ from integration.flink import (
     Recording,
     import_scenario,
     importing,
-    sampling,
 )
-from integration.flink.client import RestClient
-from integration.flink.job import FlinkJob, JobState
-from integration.flink.measured import read_checkpoints
+from integration.flink.http.client import RestClient
+from integration.flink.read import sampling
+from integration.flink.read.job import FlinkJob, JobState
+from integration.flink.read.measurements import read_checkpoints
 from integration.flink.recording import packed
 from netstack import CheckpointResult, InputError, scenario_document
 from tests.integration.flink.changing_cluster import ChangingCluster, Start, draw_starts, troubled

@@ -9,9 +9,9 @@ from http.server import BaseHTTPRequestHandler
 
 import pytest
 
-from integration.errors import FlinkRestError
-from integration.flink import client
-from integration.flink.client import RestClient
+from integration.base.errors import FlinkRestError
+from integration.flink.http import client
+from integration.flink.http.client import RestClient
 from tests.integration.flink.flink_cluster import Quiet, serving_on_loopback
 
 Answer = Callable[[BaseHTTPRequestHandler], None]

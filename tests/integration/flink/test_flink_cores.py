@@ -16,16 +16,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from integration.advise.diagnose.flink_job import diagnose_job
 from integration.cli.app import main
 from integration.flink import Imported, Overrides, Recorder, Recording, import_scenario
-from integration.flink.client import Refused, RestClient
-from integration.flink.core_notes import core_notes
-from integration.flink.cores_in_use import CPU_LOAD, CPU_TIME, Host, Processors
-from integration.flink.diagnose_job import diagnose_job
-from integration.flink.job import FlinkEdge, FlinkJob, FlinkVertex, host_of
-from integration.flink.processor_time import Burning, Task, burning_of, share_with_core, shares_of_core
+from integration.flink.fit.core_notes import core_notes
+from integration.flink.fit.processor_time import Burning, Task, burning_of, share_with_core, shares_of_core
+from integration.flink.http.client import Refused, RestClient
+from integration.flink.read.cores_in_use import CPU_LOAD, CPU_TIME, Host, Processors
+from integration.flink.read.job import FlinkEdge, FlinkJob, FlinkVertex, host_of
+from integration.flink.read.sampling import SubtaskSamples
 from integration.flink.recording import packed
-from integration.flink.sampling import SubtaskSamples
 from netstack import Edge, GeneratorSpec, Machine, NetworkConfig, Scenario, Vertex, emulate, scenario_toml
 from tests.integration.flink.flink_cluster import NAMES, RECORDINGS, recording
 

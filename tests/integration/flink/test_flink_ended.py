@@ -6,10 +6,10 @@ import re
 
 import pytest
 
+from integration.advise.diagnose.diagnosis import UNDECIDED, Diagnosis
+from integration.advise.diagnose.flink_job import diagnose_job
 from integration.cli.app import main
-from integration.diagnosis.rule_table import UNDECIDED, Diagnosis
 from integration.flink import FlinkRestError, import_scenario
-from integration.flink.diagnose_job import diagnose_job
 from tests.integration.flink.flink_cluster import NAMES, Cluster, recording, serving
 
 ENDED_MS = 1500

@@ -2,8 +2,8 @@
 
 import pytest
 
-from integration.flink.fit_scenario import by_event_time
-from integration.flink.sampling import SubtaskSamples
+from integration.flink.fit.fit_scenario import by_event_time
+from integration.flink.read.sampling import SubtaskSamples
 from netstack import GeneratorSpec, Vertex
 from tests.integration.flink.test_flink_flows import edge_to, job, samples
 

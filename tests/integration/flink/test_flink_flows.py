@@ -5,12 +5,12 @@ from collections.abc import Sequence
 
 import pytest
 
-from integration.flink.exchange_flows import Firings, JobFlows, window_s
-from integration.flink.fit_scenario import COSTS, VertexReader, edges_of
-from integration.flink.job import FlinkEdge, FlinkJob, FlinkVertex
-from integration.flink.options import EVERYWHERE, Overrides
-from integration.flink.sampling import SubtaskSamples, stands_still
-from integration.flink.subtask_loads import queue_growth
+from integration.flink.fit.exchange_flows import Firings, JobFlows, window_s
+from integration.flink.fit.fit_scenario import COSTS, VertexReader, edges_of
+from integration.flink.fit.job_options import EVERYWHERE, Overrides
+from integration.flink.fit.subtask_loads import queue_growth
+from integration.flink.read.job import FlinkEdge, FlinkJob, FlinkVertex
+from integration.flink.read.sampling import SubtaskSamples, stands_still
 from netstack import CheckpointResult, GeneratorSpec, NetworkConfig, Vertex, VertexCheckpoint
 
 RECORDS = Overrides(record_bytes={EVERYWHERE: 100})

@@ -12,9 +12,9 @@ from time import monotonic, sleep
 
 import pytest
 
-from integration.comparison.with_flink import ALIGNMENT, END_TO_END, START_DELAY, THROUGHPUT
 from integration.flink import FlinkRestError, Imported, import_scenario, validate
-from integration.seed_runs import run_seeds
+from integration.runs.reference_comparison import ALIGNMENT, END_TO_END, START_DELAY, THROUGHPUT
+from integration.runs.seeds import run_seeds
 from netstack import Edge, Scenario, preset_for
 from tests.flink.cluster import NEWEST, PACKAGE
 

@@ -8,8 +8,8 @@ from statistics import median
 
 import pytest
 
-from integration.figures.optional_figures import known
-from integration.files.reading import load_scenario
+from integration.base.optional_figures import known
+from integration.base.reading import load_scenario
 from integration.flink import FlinkRestError, Imported, Overrides, import_scenario
 from netstack import (
     OPTIONS,

@@ -7,9 +7,9 @@ import tomllib
 import pytest
 
 from integration.cli.app import main
-from integration.comparison.with_flink import ALIGNMENT, BUFFER_SIZE, END_TO_END, START_DELAY, THROUGHPUT
 from integration.flink import FlinkRestError, Recording, import_scenario, validate
-from integration.seed_runs import run_seeds
+from integration.runs.reference_comparison import ALIGNMENT, BUFFER_SIZE, END_TO_END, START_DELAY, THROUGHPUT
+from integration.runs.seeds import run_seeds
 from netstack import InputError, emulate, read_scenario, scenario_document
 from tests.integration.flink.flink_cluster import NAMES, replayed
 
@@ -147,8 +147,8 @@ class TestCommands:
         assert told.err.count("\n") == 1
 
     def test_validate_prints_prediction_measurement_and_ratio(self, capsys, tmp_path, monkeypatch):
-        monkeypatch.setattr("integration.flink.fit_scenario.WARMUP_S", 4.0)
-        monkeypatch.setattr("integration.flink.fit_scenario._LEAST_WINDOW_S", 8.0)
+        monkeypatch.setattr("integration.flink.fit.fit_scenario.WARMUP_S", 4.0)
+        monkeypatch.setattr("integration.flink.fit.fit_scenario._LEAST_WINDOW_S", 8.0)
         with replayed(ON1S) as cluster:
             options = ["--watch", "0 s", "--seeds", "1", "--out", str(tmp_path)]
             options += ["--recording", str(tmp_path / "job.json.gz")]

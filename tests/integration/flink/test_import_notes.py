@@ -8,9 +8,9 @@ from typing import get_args
 
 import pytest
 
+from integration.base.errors import FlinkRestError, Note, Parameter, ParameterName
 from integration.cli.app import app
 from integration.cli.arguments import naming_options, option_of, problems_of
-from integration.errors import FlinkRestError, Note, Parameter, ParameterName
 from integration.flink import Access, Overrides
 
 NOTE = Note("source: too little.", Parameter("rate", 100, of="source"), advice="Wait, or use {}.")

@@ -8,13 +8,13 @@ from typing import Any, cast
 
 import pytest
 
-from integration.errors import FlinkRestError
+from integration.base.errors import FlinkRestError
 from integration.flink import import_scenario
-from integration.flink.client import RestClient
-from integration.flink.job import FlinkJob
-from integration.flink.options import EVERYWHERE, Overrides
-from integration.flink.sampling import Round, SubtaskSamples, check_all_go_on
-from integration.flink.steadiness import movement, unsteady
+from integration.flink.fit.job_options import EVERYWHERE, Overrides
+from integration.flink.fit.steadiness import movement, unsteady
+from integration.flink.http.client import RestClient
+from integration.flink.read.job import FlinkJob
+from integration.flink.read.sampling import Round, SubtaskSamples, check_all_go_on
 from netstack import CheckpointResult, GeneratorSpec, Scenario, Vertex, VertexCheckpoint
 from tests.integration.flink.flink_cluster import NAMES, RECORDINGS, Cluster, Unserved, recording
 from tests.integration.flink.test_flink_flows import edge_to, job

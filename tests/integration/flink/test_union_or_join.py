@@ -5,15 +5,15 @@ from types import SimpleNamespace
 
 import pytest
 
+from integration.base.errors import FlinkRestError, UsageError
 from integration.cli.running_job_options import ReadingOptions
-from integration.errors import FlinkRestError, UsageError
 from integration.flink import import_scenario
-from integration.flink.exchange_flows import JobFlows
-from integration.flink.fit_scenario import edges_of
-from integration.flink.job import FlinkVertex
-from integration.flink.measured import Measured
-from integration.flink.options import EVERYWHERE, Overrides, check_names, input_kinds
-from integration.flink.union_or_join import kind_by_name, with_input_kinds
+from integration.flink.fit.exchange_flows import JobFlows
+from integration.flink.fit.fit_scenario import edges_of
+from integration.flink.fit.job_options import EVERYWHERE, Overrides, check_names, input_kinds
+from integration.flink.fit.union_or_join import kind_by_name, with_input_kinds
+from integration.flink.read.job import FlinkVertex
+from integration.flink.read.measurements import Measured
 from netstack import Edge, GeneratorSpec, NetworkConfig, Scenario, Vertex, emulate
 from tests.integration.flink.flink_cluster import RECORDINGS
 from tests.integration.flink.test_flink_flows import edge_to, grown, job, samples
@@ -128,16 +128,16 @@ def test_a_difference_counts_by_tolerances_and_by_the_distance_of_both(
         )
         return [row, row]
 
-    monkeypatch.setattr("integration.flink.union_or_join._rows", rows)
+    monkeypatch.setattr("integration.flink.fit.union_or_join._rows", rows)
     decided = with_input_kinds(JOIN, ["parse"], shown(UNION), [])
     assert inputs(decided) == ([0, 0] if kind == "union" else [0, 1])
 
 
 def test_a_job_that_takes_too_long_to_emulate_is_not_emulated(monkeypatch):
-    monkeypatch.setattr("integration.flink.union_or_join._MOST_RECORDS", 1000)
+    monkeypatch.setattr("integration.flink.fit.union_or_join._MOST_RECORDS", 1000)
     notes: list[str] = []
     figures = shown(UNION)
-    monkeypatch.setattr("integration.flink.union_or_join.emulate", None)
+    monkeypatch.setattr("integration.flink.fit.union_or_join.emulate", None)
     found = with_input_kinds(JOIN, ["parse"], figures, notes)
     assert inputs(found) == [0, 1]
     assert "assuming a join, since emulating both takes too long." in notes[0]

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 import trio
 
-from integration.errors import JobWentError, NotRunningError
+from integration.base.errors import JobWentError, NotRunningError
 from integration.flink import FlinkRestError, Imported, LiveCluster, Recording, import_scenario
-from integration.flink.job_watch import JobWatch
+from integration.flink.watching import JobWatch
 from integration.lab.lab import Lab
 from integration.lab.messages import Change, Pause, Step
 from integration.lab.observed_flink import ObservedFlink, job_figures, predicted_of

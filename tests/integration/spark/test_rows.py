@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from buffers import RecordBlock
-from integration.errors import UnsupportedColumnError
+from integration.base.errors import UnsupportedColumnError
 from integration.spark.rows import RowCodec, key_hash
 from netstack import SourceError, java_hash
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from integration.errors import PieceError
+from integration.base.errors import PieceError
 from integration.spark.shuffling.blocks import BLOCK_BYTES, BLOCK_SCHEMA, PartitionBlocks, read_blocks
 from integration.spark.shuffling.pieces import (
     PIECE_BYTES,

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from integration.errors import TargetError
+from integration.base.errors import TargetError
 from integration.spark.shuffling.pieces import (
     PIECE_BYTES,
     Cutter,

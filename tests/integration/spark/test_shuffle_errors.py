@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from integration.spark import ShuffleError, ShuffleWarning, shuffle, workers
+from integration.spark import ShuffleError, ShuffleWarning, shuffle
+from integration.spark import python_workers as workers
 from integration.spark.shuffling.api import early_bytes, transport_config
 from netstack import ConnectionLimits, NetworkConfig, TransportConfig
 from tests.integration.clusters import bare_python
@@ -281,10 +282,13 @@ def test_versions_differ_with_the_code(tmp_path: Path) -> None:
     import subprocess
     import sys
 
-    from integration.spark.workers import code_version, write_package
+    from integration.spark.python_workers import code_version, write_package
 
     def version_in(path: Path, on_one_machine: bool) -> str:
-        program = f"from integration.spark.workers import code_version; print(code_version({on_one_machine}))"
+        program = (
+            "from integration.spark.python_workers import code_version\n"
+            f"print(code_version({on_one_machine}))"
+        )
         environment = {"PYTHONPATH": str(path), "PYTHONSAFEPATH": "1"}
         command = [sys.executable, "-c", program]
         return subprocess.run(

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from integration.errors import ShuffleTaskError
+from integration.base.errors import ShuffleTaskError
 from integration.spark import failure_cause, shuffle, shuffle_statistics
 from integration.spark.failure_causes import STAGE_RESTARTED, one_line
 from netstack import ConnectionLimits, TransportConfig

@@ -13,7 +13,7 @@ import pytest
 from pyarrow import csv, parquet
 
 from integration.spark import shuffle
-from integration.spark.shuffling.partition_count import StageInput, inspect_input, read_in_partitions
+from integration.spark.shuffling.frame_partitions import StageInput, inspect_input, read_in_partitions
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from integration.errors import PieceError, UnsupportedColumnError
+from integration.base.errors import PieceError, UnsupportedColumnError
 from integration.spark.rows import plain_schema
 from integration.spark.shuffling.pieces import Merger, as_plain, decode_piece, encode_piece, joined, split
 from netstack import SourceError

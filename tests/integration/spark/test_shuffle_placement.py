@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from integration.errors import TargetError, UnsupportedColumnError
+from integration.base.errors import TargetError, UnsupportedColumnError
 from integration.spark.rows import key_hashes
 from integration.spark.shuffling.placement import (
     ALL,

@@ -15,7 +15,7 @@ import pytest
 import trio
 
 from flowcontrol import Secret
-from integration.errors import MeetingError
+from integration.base.errors import MeetingError
 from integration.spark.rendezvous import Meeting, Rendezvous
 from integration.spark.shuffling.pieces import Cutter, Merger
 from integration.spark.shuffling.placement import column_placement, rebalance_placement

@@ -18,9 +18,9 @@ import pytest
 from pyspark.sql import SparkSession
 
 from integration import load_scenario, open_sources
+from integration.base.errors import UnsupportedColumnError
 from integration.cli.app import main
 from integration.cli.exit_status import MISTAKE
-from integration.errors import UnsupportedColumnError
 from integration.spark import spark_session
 from integration.spark.rows import RowCodec, key_hash
 from integration.spark.sources import SparkSource

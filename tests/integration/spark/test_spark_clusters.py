@@ -12,9 +12,9 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from integration.spark.python_workers import write_package
 from integration.spark.shuffling.pieces import Layout
 from integration.spark.shuffling.placement import hash_placement
-from integration.spark.workers import write_package
 from tests.integration.clusters import (
     FOR_ARROW,
     JAVA_OPTIONS,
@@ -118,7 +118,7 @@ def test_executors_that_the_driver_starts(folder):
 LACKING = f"""
 from pathlib import Path
 from pyspark import SparkFiles
-from integration.spark.workers import send_packages
+from integration.spark.python_workers import send_packages
 
 
 def sent():

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from py4j.protocol import Py4JJavaError
 
-from integration.errors import ShuffleError
+from integration.base.errors import ShuffleError
 from integration.spark import failure_cause
 from integration.spark.driver import count_slots
 from integration.spark.job_on_spark import require_slots as require_slots_of_a_job

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 from pyspark import cloudpickle
 
-from integration.spark.workers import send_packages, worker_function
+from integration.spark.python_workers import send_packages, worker_function
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

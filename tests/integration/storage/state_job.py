@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from integration.emulating import emulate
+from integration.runs.emulating import emulate
 from netstack import (
     Edge,
     GeneratorSpec,

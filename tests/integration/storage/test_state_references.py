@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from msgspec import UNSET
 
-from integration.emulating import emulate
+from integration.runs.emulating import emulate
 from netstack import CheckpointResult, Scenario, StateBackendType
 from tests.integration.storage.state_job import RECORDINGS, state_job
 

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 import trio
 
-from integration.emulating import emulate
-from integration.errors import MissingExtraError
+from integration.base.errors import MissingExtraError
+from integration.runs.emulating import emulate
 from integration.storage import table_stores
 from netstack import (
     Agenda,

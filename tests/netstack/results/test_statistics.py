@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import UNSET
 
-from integration.files.reading import load_scenario
+from integration.base.reading import load_scenario
 from netstack import (
     Edge,
     GeneratorSpec,

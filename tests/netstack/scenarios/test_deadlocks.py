@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from integration import load_scenario
-from integration.figures.optional_figures import known
+from integration.base.optional_figures import known
 from netstack import Edge, Result, Scenario, Standstill, emulate, standstills
 
 EXAMPLES = Path(__file__).parents[3] / "docs" / "examples"

@@ -1,0 +1,1 @@
+"""Tuning: settings run against each other, the recommended one, and its change as files."""

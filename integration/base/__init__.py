@@ -1,0 +1,1 @@
+"""What all of the package uses: errors, files, numbers as text, signals, optional dependencies."""

@@ -1,1 +1,0 @@
-"""Comparison of a run with a real Flink or with another run."""

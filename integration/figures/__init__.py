@@ -1,1 +1,0 @@
-"""Figures of runs and Flink jobs: times of checkpoints, figures of windows, missing values."""

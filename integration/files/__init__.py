@@ -1,1 +1,0 @@
-"""Input files of users, read within limits, and output files, written completely or not at all."""

@@ -1,0 +1,1 @@
+"""From measurements to a scenario: loads, costs, exchanges, options and cores of the job."""

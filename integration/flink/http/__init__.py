@@ -1,0 +1,1 @@
+"""Access to Flink's REST API: requests, limits, and the shapes of answers."""

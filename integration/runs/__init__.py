@@ -1,0 +1,1 @@
+"""Runs of a job: emulation, seeds and processes, the figures of a run, and comparisons."""

@@ -1,0 +1,1 @@
+"""Charts of runs, tunings and forecasts, as specifications for altair."""

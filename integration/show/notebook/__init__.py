@@ -1,0 +1,1 @@
+"""Views and Arrow tables for notebooks."""

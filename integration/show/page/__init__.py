@@ -1,0 +1,1 @@
+"""HTML pages, and the files of their charts."""

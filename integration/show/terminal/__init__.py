@@ -1,0 +1,1 @@
+"""Texts, tables and progress on a terminal."""
