@@ -1,4 +1,4 @@
-"""The story of a checkpoint is what the emulator does: the page, the traces, and the numbers."""
+"""The traces and the numbers of the pages about checkpoints are those of the emulator."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from integration.show.terminal.run import TracePrinter
 from netstack import MemoryStorage, TraceEvent, TransactionLog, emulate
 
 DOCS = Path(__file__).parents[2] / "docs"
-PAGE = (DOCS / "CHECKPOINTS.md").read_text("utf-8")
+STUDY = DOCS / "studies" / "STORY_OF_A_CHECKPOINT.md"
 SECTIONS = {
     "aligned": "Aligned",
     "at-least-once": "At least once",
@@ -38,8 +38,8 @@ STORY = example("checkpoint_story")
 EVEN, ODD = 24, 18
 
 
-def section(title: str) -> str:
-    return PAGE.split(f"\n## {title}\n", 1)[1].split("\n## ", 1)[0]
+def section(title: str, page: Path = STUDY) -> str:
+    return page.read_text("utf-8").split(f"\n## {title}\n", 1)[1].split("\n## ", 1)[0]
 
 
 @pytest.mark.parametrize(
@@ -90,14 +90,14 @@ def test_the_costs_of_the_page_are_what_the_example_prints(capsys: pytest.Captur
     example("back_pressure").main([])
     printed = capsys.readouterr().out
     assert len(printed.splitlines()) == len(SECTIONS)
-    assert printed in section("What it costs")
+    assert printed in section("What it costs", DOCS / "CHECKPOINTS.md")
 
 
 def test_the_trace_of_a_barrier_that_overtakes_is_what_the_example_prints(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     example("back_pressure").main(["--trace"])
-    (trace,) = re.findall(r"```text\n(.*?)```", section("What it costs"), re.DOTALL)
+    (trace,) = re.findall(r"```text\n(.*?)```", section("Under back-pressure"), re.DOTALL)
     assert trace in capsys.readouterr().out
 
 
