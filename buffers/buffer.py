@@ -34,6 +34,18 @@ from .payload import BlankBytes, Content, Payload, content_of
 from .records import RecordBlock
 from .segment import MemorySegment
 
+__all__ = [
+    "BufferBuilder",
+    "BufferConsumer",
+    "BufferSlice",
+    "BufferTurns",
+    "EventBuffer",
+    "EventConsumer",
+    "ReceivedBuffer",
+    "Recycler",
+    "room_in_turns",
+]
+
 _DATA: Final = DataType.DATA_BUFFER  # the `data_type` of all buffers that hold data
 
 

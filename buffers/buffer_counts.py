@@ -13,6 +13,8 @@ from __future__ import annotations
 
 import msgspec
 
+__all__ = ["GateBuffersSpec", "gate_buffers", "gate_segments", "partition_buffers", "partition_segments"]
+
 
 class GateBuffersSpec(msgspec.Struct, frozen=True):
     """The numbers of segments of an input gate.

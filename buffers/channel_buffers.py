@@ -21,6 +21,8 @@ from flowcontrol import CreditAnnouncer
 from .local_pool import LocalBufferPool
 from .segment import MemorySegment
 
+__all__ = ["ChannelBuffers"]
+
 
 class CreditOwner(Protocol):
     """The owner of a channel's buffers; announces the channel's credit to the sender."""

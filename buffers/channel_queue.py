@@ -22,6 +22,8 @@ from flowcontrol import ChannelBarrier, DataType
 
 from .buffer import EventBuffer, ReceivedBuffer
 
+__all__ = ["ChannelQueue", "Queued", "RecoveredBuffer", "recovered_buffers"]
+
 _DATA: Final = DataType.DATA_BUFFER
 
 

@@ -1,5 +1,7 @@
 """Errors of memory and records."""
 
+__all__ = ["CorruptRecord", "InsufficientBuffers", "PoolDestroyed"]
+
 # ruff: noqa: N818 - the names describe the error without the suffix "Error".
 
 

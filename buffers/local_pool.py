@@ -27,6 +27,8 @@ from .segment import MemorySegment
 if TYPE_CHECKING:
     from .network_pool import NetworkBufferPool
 
+__all__ = ["BufferListener", "LocalBufferPool"]
+
 UNBOUNDED = 2**31 - 1
 """Java's largest int: the maximum of a pool without a limit, and a quota that is never reached."""
 

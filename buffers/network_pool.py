@@ -20,6 +20,8 @@ from .local_pool import LocalBufferPool
 from .pool_sizes import plan_sizes
 from .segment import MemorySegment, MemorySlab
 
+__all__ = ["NetworkBufferPool"]
+
 DEFAULT_SEGMENT_SIZE = 32768
 """Default of taskmanager.memory.segment-size in bytes."""
 

@@ -14,6 +14,8 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterable, Iterator
 
+__all__ = ["HEADER_BYTES", "BlankBytes", "Content", "Payload", "Pieces", "content_of"]
+
 HEADER_BYTES = 4
 """Bytes of a record's header, the length."""
 

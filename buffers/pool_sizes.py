@@ -9,6 +9,8 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import Protocol, TypeVar
 
+__all__ = ["plan_sizes"]
+
 
 class Resizable(Protocol):
     """A pool whose size is computed; all numbers count segments."""

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
+__all__ = ["LocalPoolStatistics"]
+
 
 class LocalPoolStatistics(msgspec.Struct, frozen=True, kw_only=True):
     """The state of a local pool at one moment, in segments unless said otherwise."""

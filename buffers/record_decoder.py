@@ -21,6 +21,8 @@ from .payload import HEADER_BYTES, BlankBytes, Content
 from .records import WATERMARK_BYTES, WATERMARK_LENGTH, Offsets, RecordBlock
 from .segment import Bytes
 
+__all__ = ["DEFAULT_MAX_RECORD_BYTES", "RecordDecoder"]
+
 DEFAULT_MAX_RECORD_BYTES = 256 * 1024 * 1024
 """Maximum length of a record in bytes. A larger length is treated as corrupt."""
 

@@ -30,6 +30,16 @@ import numpy.typing as npt
 from .payload import HEADER_BYTES, BlankBytes, Content, Payload
 from .segment import Bytes
 
+__all__ = [
+    "WATERMARK_BYTES",
+    "RecordBlock",
+    "encode_behind",
+    "encode_watermark",
+    "split_at_watermarks",
+    "watermark_at",
+    "watermark_places",
+]
+
 Offsets = npt.NDArray[np.int64]
 """Positions in a block, in bytes."""
 

@@ -16,6 +16,8 @@ from contextlib import suppress
 import numpy as np
 import numpy.typing as npt
 
+__all__ = ["Bytes", "MemorySegment", "MemorySlab"]
+
 Bytes = npt.NDArray[np.uint8]
 """A numpy array of bytes."""
 

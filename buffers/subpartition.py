@@ -31,6 +31,8 @@ from flowcontrol import BLOCKING_TYPES, PRIORITY_TYPES
 from .buffer import BufferConsumer, BufferSlice, EventBuffer, EventConsumer
 from .payload import Content
 
+__all__ = ["ADD_REFUSED", "UNLIMITED_SIZE", "PipelinedSubpartition", "PolledBuffer"]
+
 UNLIMITED_SIZE = 2**31 - 1
 """The requested buffer size before the first announcement, in bytes."""
 

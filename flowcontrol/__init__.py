@@ -7,246 +7,29 @@ out. Read the modules in this order: `messages`, `frames`, `wire_size`, `frame_r
 `partition_requests`, `watermark_valve`.
 """
 
-from .alternating_aligner import AlternatingAligner, AlternatingState
-from .barrier_aligner import BarrierAligner
-from .barrier_handler import (
-    NO_CHECKPOINT,
-    Abort,
-    Action,
-    Alarm,
-    AlignmentEnd,
-    AlignmentMetrics,
-    AlignmentTimer,
-    BarrierHandler,
-    Prioritize,
-    Resume,
-    Trigger,
-)
-from .barrier_tracker import BarrierTracker
-from .channel_barrier import ChannelBarrier
-from .credit import CreditAnnouncer, CreditLedger
-from .debloat import BufferDebloater, BufferSizeEMA
-from .debloat_policies import (
-    POLICIES,
-    FlinkPolicy,
-    LongestWhenUnblockedPolicy,
-    register_policy,
-)
-from .debloat_policy import (
-    Announcement,
-    DebloatedChannel,
-    DebloatPolicy,
-    DebloatSettings,
-    announcements,
-    to_all,
-)
-from .errors import (
-    AnnouncementError,
-    BadMagic,
-    CreditExceeded,
-    FrameTooLong,
-    HandshakeRefused,
-    LocalProtocolError,
-    MalformedEvent,
-    MalformedFrame,
-    ProtocolError,
-    RemoteProtocolError,
-    SequenceGap,
-    UnknownMessage,
-)
-from .events import (
-    ANNOUNCED_TYPES,
-    BLOCKING_TYPES,
-    EVENT_TYPES,
-    PRIORITY_TYPES,
-    Alignment,
-    CancelCheckpointMarker,
-    CheckpointBarrier,
-    CheckpointOptions,
-    DataType,
-    EndOfData,
-    EndOfInputChannelState,
-    EndOfOutputChannelState,
-    EndOfPartition,
-    Event,
-    EventAnnouncement,
-    PostCheckpointAction,
-    Savepoint,
-    SavepointFormat,
-    data_type_of,
-    decode_event,
-    encode_event,
-    is_barrier,
-)
-from .failure_reason import FailureReason
-from .frame_reader import FrameReader, FrameSink
-from .frames import (
-    DEFAULT_MAX_FRAME_BYTES,
-    NEED_DATA,
-    FrameDecoder,
-    NeedData,
-    encode,
-    encode_header,
-    payload_bytes,
-)
-from .handshake import (
-    NONCE_BYTES,
-    SEAL_BYTES,
-    ClientHandshake,
-    Handshake,
-    Identity,
-    Secret,
-    ServerHandshake,
-    seal,
-    unseal,
-)
-from .messages import (
-    MAX_PEER_TEXT,
-    PARTITION_NOT_FOUND,
-    AckAllUserRecordsProcessed,
-    AddCredit,
-    BacklogAnnouncement,
-    BufferHeader,
-    BufferResponse,
-    CancelPartitionRequest,
-    CloseRequest,
-    ControlPayload,
-    DescribedBytes,
-    ErrorResponse,
-    KeepAlive,
-    Message,
-    NewBufferSize,
-    PartitionRequest,
-    ResumeConsumption,
-    ToConsumer,
-    ToProducer,
-    readable,
-)
-from .partition_requests import RequestBackoff, RequestListeners
-from .receiver import TRANSITIONS, ChannelReceiver, Input, ReceiverState
-from .sender import ChannelSender, Polled, SendBuffer, SendQueue, SubpartitionView
-from .throughput import ThroughputCalculator
-from .watermark_valve import MAX_WATERMARK, NO_WATERMARK, WatermarkValve
-from .wire_size import wire_size
+from types import ModuleType as _ModuleType
 
-__all__ = [
-    "ANNOUNCED_TYPES",
-    "BLOCKING_TYPES",
-    "DEFAULT_MAX_FRAME_BYTES",
-    "EVENT_TYPES",
-    "MAX_PEER_TEXT",
-    "MAX_WATERMARK",
-    "NEED_DATA",
-    "NONCE_BYTES",
-    "NO_CHECKPOINT",
-    "NO_WATERMARK",
-    "PARTITION_NOT_FOUND",
-    "POLICIES",
-    "PRIORITY_TYPES",
-    "SEAL_BYTES",
-    "TRANSITIONS",
-    "Abort",
-    "AckAllUserRecordsProcessed",
-    "Action",
-    "AddCredit",
-    "Alarm",
-    "Alignment",
-    "AlignmentEnd",
-    "AlignmentMetrics",
-    "AlignmentTimer",
-    "AlternatingAligner",
-    "AlternatingState",
-    "Announcement",
-    "AnnouncementError",
-    "BacklogAnnouncement",
-    "BadMagic",
-    "BarrierAligner",
-    "BarrierHandler",
-    "BarrierTracker",
-    "BufferDebloater",
-    "BufferHeader",
-    "BufferResponse",
-    "BufferSizeEMA",
-    "CancelCheckpointMarker",
-    "CancelPartitionRequest",
-    "ChannelBarrier",
-    "ChannelReceiver",
-    "ChannelSender",
-    "CheckpointBarrier",
-    "CheckpointOptions",
-    "ClientHandshake",
-    "CloseRequest",
-    "ControlPayload",
-    "CreditAnnouncer",
-    "CreditExceeded",
-    "CreditLedger",
-    "DataType",
-    "DebloatPolicy",
-    "DebloatSettings",
-    "DebloatedChannel",
-    "DescribedBytes",
-    "EndOfData",
-    "EndOfInputChannelState",
-    "EndOfOutputChannelState",
-    "EndOfPartition",
-    "ErrorResponse",
-    "Event",
-    "EventAnnouncement",
-    "FailureReason",
-    "FlinkPolicy",
-    "FrameDecoder",
-    "FrameReader",
-    "FrameSink",
-    "FrameTooLong",
-    "Handshake",
-    "HandshakeRefused",
-    "Identity",
-    "Input",
-    "KeepAlive",
-    "LocalProtocolError",
-    "LongestWhenUnblockedPolicy",
-    "MalformedEvent",
-    "MalformedFrame",
-    "Message",
-    "NeedData",
-    "NewBufferSize",
-    "PartitionRequest",
-    "Polled",
-    "PostCheckpointAction",
-    "Prioritize",
-    "ProtocolError",
-    "ReceiverState",
-    "RemoteProtocolError",
-    "RequestBackoff",
-    "RequestListeners",
-    "Resume",
-    "ResumeConsumption",
-    "Savepoint",
-    "SavepointFormat",
-    "Secret",
-    "SendBuffer",
-    "SendQueue",
-    "SequenceGap",
-    "ServerHandshake",
-    "SubpartitionView",
-    "ThroughputCalculator",
-    "ToConsumer",
-    "ToProducer",
-    "Trigger",
-    "UnknownMessage",
-    "WatermarkValve",
-    "announcements",
-    "data_type_of",
-    "decode_event",
-    "encode",
-    "encode_event",
-    "encode_header",
-    "is_barrier",
-    "payload_bytes",
-    "readable",
-    "register_policy",
-    "seal",
-    "to_all",
-    "unseal",
-    "wire_size",
-]
+from .alternating_aligner import *
+from .barrier_aligner import *
+from .barrier_handler import *
+from .barrier_tracker import *
+from .channel_barrier import *
+from .credit import *
+from .debloat import *
+from .debloat_policies import *
+from .debloat_policy import *
+from .errors import *
+from .events import *
+from .failure_reason import *
+from .frame_reader import *
+from .frames import *
+from .handshake import *
+from .messages import *
+from .partition_requests import *
+from .receiver import *
+from .sender import *
+from .throughput import *
+from .watermark_valve import *
+from .wire_size import *
+
+__all__ = [name for name, value in vars().items() if name[0] != "_" and not isinstance(value, _ModuleType)]

@@ -54,6 +54,8 @@ from .errors import LocalProtocolError
 from .events import Alignment, CheckpointBarrier
 from .failure_reason import FailureReason
 
+__all__ = ["AlternatingAligner", "AlternatingState"]
+
 
 class AlternatingState(Enum):
     """Progress of the pending checkpoint; WAITING if there is none."""

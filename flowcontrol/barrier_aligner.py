@@ -43,6 +43,8 @@ from .errors import LocalProtocolError
 from .events import CheckpointBarrier
 from .failure_reason import FailureReason
 
+__all__ = ["BarrierAligner"]
+
 NO_BARRIER = CheckpointBarrier(NO_CHECKPOINT, 0.0)
 """The barrier that is stored before the first checkpoint begins."""
 

@@ -19,6 +19,20 @@ from .errors import LocalProtocolError
 from .events import CheckpointBarrier
 from .failure_reason import FailureReason
 
+__all__ = [
+    "NO_CHECKPOINT",
+    "Abort",
+    "Action",
+    "Alarm",
+    "AlignmentEnd",
+    "AlignmentMetrics",
+    "AlignmentTimer",
+    "BarrierHandler",
+    "Prioritize",
+    "Resume",
+    "Trigger",
+]
+
 NO_CHECKPOINT = -1
 """The id before the first checkpoint."""
 

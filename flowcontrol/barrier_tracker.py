@@ -31,6 +31,8 @@ from .errors import LocalProtocolError
 from .events import Alignment, CheckpointBarrier
 from .failure_reason import FailureReason
 
+__all__ = ["BarrierTracker"]
+
 MAX_TRACKED = 50
 """Maximum number of tracked checkpoints. Beyond it, the oldest checkpoint is forgotten."""
 

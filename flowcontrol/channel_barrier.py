@@ -24,6 +24,8 @@ from typing import Generic, TypeVar
 
 from .barrier_handler import NO_CHECKPOINT
 
+__all__ = ["ChannelBarrier"]
+
 ItemT = TypeVar("ItemT")
 """An item of the channel's queue."""
 

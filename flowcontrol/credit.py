@@ -15,6 +15,8 @@ from __future__ import annotations
 
 from .errors import CreditExceeded, LocalProtocolError
 
+__all__ = ["CreditAnnouncer", "CreditLedger"]
+
 
 class CreditLedger:
     """Credit on the sender's side: the total granted and the credit that is left.

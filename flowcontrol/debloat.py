@@ -19,6 +19,8 @@ import math
 
 from .throughput import MILLIS_PER_SECOND
 
+__all__ = ["BufferDebloater", "BufferSizeEMA"]
+
 
 class BufferSizeEMA:
     """Exponential moving average of the buffer size, in bytes.

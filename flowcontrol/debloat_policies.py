@@ -30,6 +30,8 @@ from types import MappingProxyType
 
 from .debloat_policy import Announcement, DebloatedChannel, DebloatPolicy, DebloatSettings, to_all
 
+__all__ = ["POLICIES", "FlinkPolicy", "LongestWhenUnblockedPolicy", "register_policy"]
+
 
 class FlinkPolicy(DebloatPolicy):
     """FLIP-183 as in Flink (BufferDebloater), described in the module `flowcontrol.debloat`.

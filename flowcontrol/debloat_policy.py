@@ -24,6 +24,8 @@ from typing import ClassVar, Protocol
 from .debloat import BufferDebloater, BufferSizeEMA
 from .errors import AnnouncementError
 
+__all__ = ["Announcement", "DebloatPolicy", "DebloatSettings", "DebloatedChannel", "announcements", "to_all"]
+
 Announcement = tuple[int, int]
 """Index of a channel in its gate, and the buffer size in bytes to request from its producer."""
 

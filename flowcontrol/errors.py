@@ -9,6 +9,21 @@ An operation that raises a `ProtocolError` has left the state unchanged.
 
 from __future__ import annotations
 
+__all__ = [
+    "AnnouncementError",
+    "BadMagic",
+    "CreditExceeded",
+    "FrameTooLong",
+    "HandshakeRefused",
+    "LocalProtocolError",
+    "MalformedEvent",
+    "MalformedFrame",
+    "ProtocolError",
+    "RemoteProtocolError",
+    "SequenceGap",
+    "UnknownMessage",
+]
+
 
 class ProtocolError(Exception):
     """The rules of the network layer were violated. Only the subclasses are raised."""

@@ -30,6 +30,31 @@ import msgspec
 
 from .errors import LocalProtocolError, MalformedEvent
 
+__all__ = [
+    "ANNOUNCED_TYPES",
+    "BLOCKING_TYPES",
+    "EVENT_TYPES",
+    "PRIORITY_TYPES",
+    "Alignment",
+    "CancelCheckpointMarker",
+    "CheckpointBarrier",
+    "CheckpointOptions",
+    "DataType",
+    "EndOfData",
+    "EndOfInputChannelState",
+    "EndOfOutputChannelState",
+    "EndOfPartition",
+    "Event",
+    "EventAnnouncement",
+    "PostCheckpointAction",
+    "Savepoint",
+    "SavepointFormat",
+    "data_type_of",
+    "decode_event",
+    "encode_event",
+    "is_barrier",
+]
+
 
 class DataType(IntEnum):
     """The kind of a buffer; its value is the byte on the wire (Flink's Buffer.DataType).

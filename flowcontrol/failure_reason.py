@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from enum import StrEnum
 
+__all__ = ["FailureReason"]
+
 
 class FailureReason(StrEnum):
     """Flink's CheckpointFailureReason; results, traces and messages between processes have the values."""

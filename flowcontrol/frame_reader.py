@@ -18,6 +18,8 @@ from .frames import DEFAULT_MAX_FRAME_BYTES, AnyLayout, check_header
 from .message_layouts import HEADER, ResponseLayout
 from .messages import BufferHeader, Message
 
+__all__ = ["FrameReader", "FrameSink"]
+
 LOOKAHEAD_BYTES = 1024
 """Size in bytes of the lookahead for headers and short messages. Payload bytes in it have to be copied."""
 

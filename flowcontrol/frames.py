@@ -41,6 +41,16 @@ from .messages import (
     ResumeConsumption,
 )
 
+__all__ = [
+    "DEFAULT_MAX_FRAME_BYTES",
+    "NEED_DATA",
+    "FrameDecoder",
+    "NeedData",
+    "encode",
+    "encode_header",
+    "payload_bytes",
+]
+
 DEFAULT_MAX_FRAME_BYTES = 16 * 1024 * 1024
 """Default maximum length in bytes of a frame that a decoder accepts, header included."""
 

@@ -38,6 +38,18 @@ import msgspec
 
 from .errors import HandshakeRefused, LocalProtocolError
 
+__all__ = [
+    "NONCE_BYTES",
+    "SEAL_BYTES",
+    "ClientHandshake",
+    "Handshake",
+    "Identity",
+    "Secret",
+    "ServerHandshake",
+    "seal",
+    "unseal",
+]
+
 NONCE_BYTES = 32
 """Length in bytes of the random number that each end contributes."""
 

@@ -14,6 +14,29 @@ import msgspec
 
 from .events import DataType
 
+__all__ = [
+    "MAX_PEER_TEXT",
+    "PARTITION_NOT_FOUND",
+    "AckAllUserRecordsProcessed",
+    "AddCredit",
+    "BacklogAnnouncement",
+    "BufferHeader",
+    "BufferResponse",
+    "CancelPartitionRequest",
+    "CloseRequest",
+    "ControlPayload",
+    "DescribedBytes",
+    "ErrorResponse",
+    "KeepAlive",
+    "Message",
+    "NewBufferSize",
+    "PartitionRequest",
+    "ResumeConsumption",
+    "ToConsumer",
+    "ToProducer",
+    "readable",
+]
+
 MAX_PEER_TEXT = 4096
 """Maximum number of characters of a peer's text that are shown or sent."""
 

@@ -20,6 +20,8 @@ from __future__ import annotations
 from .errors import RemoteProtocolError
 from .messages import PARTITION_NOT_FOUND, ErrorResponse, PartitionRequest
 
+__all__ = ["RequestBackoff", "RequestListeners"]
+
 LISTENER_TIMEOUT_S = 10.0
 """Time for which a producer waits for a partition (Flink's taskmanager.network.partition-request-timeout)."""
 

@@ -20,6 +20,8 @@ from .credit import CreditAnnouncer
 from .errors import LocalProtocolError, RemoteProtocolError, SequenceGap
 from .events import BLOCKING_TYPES, EVENT_TYPES, PRIORITY_TYPES, DataType
 
+__all__ = ["TRANSITIONS", "ChannelReceiver", "Input", "ReceiverState"]
+
 _INT_RANGE = 1 << 32
 _INT_MIDDLE = 1 << 31
 _INT_MAX = _INT_MIDDLE - 1

@@ -38,6 +38,8 @@ from .messages import (
     ToOpenChannel,
 )
 
+__all__ = ["ChannelSender", "Polled", "SendBuffer", "SendQueue", "SubpartitionView"]
+
 
 class SendBuffer(Protocol):
     """A buffer to send; the sender releases it after it has been sent."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+__all__ = ["ThroughputCalculator"]
+
 MILLIS_PER_SECOND = 1000
 
 _CLOCK_GUARD_MS = 1e-6

@@ -12,6 +12,8 @@ a task is the minimum over all their channels, so one valve serves all inputs.
 
 from __future__ import annotations
 
+__all__ = ["MAX_WATERMARK", "NO_WATERMARK", "WatermarkValve"]
+
 NO_WATERMARK = -(1 << 63)
 """The event time before the first watermark (Java's smallest long)."""
 

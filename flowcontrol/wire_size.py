@@ -8,6 +8,8 @@ from __future__ import annotations
 from .frames import FRAME_BYTES, encode_header
 from .messages import BufferResponse, ControlPayload, ErrorResponse, Message
 
+__all__ = ["wire_size"]
+
 _RESPONSE_BYTES = FRAME_BYTES[BufferResponse]
 
 

@@ -16,6 +16,25 @@ from flowcontrol import readable
 if TYPE_CHECKING:
     from .results.result import Result
 
+__all__ = [
+    "ConnectionLostError",
+    "DamagedFileError",
+    "HandshakeError",
+    "InputError",
+    "JobFailedError",
+    "LaunchError",
+    "LinkClosedError",
+    "MissingFileError",
+    "PeerFailedError",
+    "PeerSilentError",
+    "QuantityError",
+    "ScenarioError",
+    "SourceError",
+    "StateError",
+    "StorageError",
+    "TransportError",
+]
+
 
 class InputError(ValueError):
     """The caller passed wrong input.

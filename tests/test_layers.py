@@ -13,6 +13,7 @@ import re
 import subprocess
 import sys
 import tomllib
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache
@@ -299,15 +300,42 @@ def test_help_of_netstack_lists_what_matters_and_says_where_the_rest_is() -> Non
     assert 25 <= len(package.__all__) <= 40
     words = set(re.findall(r"[\w.]+", str(package.__doc__)))
     unsaid = [
-        f"{node.module}: {alias.name}"
-        for node in ast.walk(ast.parse((ROOT / "netstack" / "__init__.py").read_text("utf-8")))
-        if isinstance(node, ast.ImportFrom)
-        for alias in node.names
-        if alias.name not in package.__all__
-        and not {f"netstack.{node.module}".rpartition(".")[0], str(node.module).rpartition(".")[2]} <= words
-        and not {"netstack.exchange", alias.name} <= words
+        name
+        for name in exporting_modules("netstack")
+        if not set(importlib.import_module(name).__all__) <= set(package.__all__)
+        and not {name.rpartition(".")[0], name.rpartition(".")[2]} <= words
+        and name not in words
     ]
     assert unsaid == []
+
+
+@pytest.mark.parametrize("package", BELOW_INTEGRATION)
+def test_no_two_modules_of_a_package_export_the_same_name(package: str) -> None:
+    names = [
+        name for module in exporting_modules(package) for name in importlib.import_module(module).__all__
+    ]
+    assert len(names) > 40
+    assert [name for name, count in Counter(names).items() if count > 1] == []
+
+
+@pytest.mark.parametrize("package", BELOW_INTEGRATION)
+def test_a_package_exports_all_that_its_modules_export(package: str) -> None:
+    """A module with ``__all__`` that the package does not import would export names to nobody."""
+    with_names = {
+        module_name(path)
+        for path in modules_of(package)
+        if path.name != "__init__.py" and "\n__all__ = [" in path.read_text("utf-8")
+    }
+    assert with_names == set(exporting_modules(package))
+
+
+def exporting_modules(package: str) -> list[str]:
+    """The modules from which the package imports all names."""
+    return [
+        f"{package}.{node.module}"
+        for node in tree_of(ROOT / package / "__init__.py").body
+        if isinstance(node, ast.ImportFrom) and node.names[0].name == "*"
+    ]
 
 
 @pytest.mark.parametrize("package", ["integration", *sorted(PUBLIC - {"integration.tuning"})])

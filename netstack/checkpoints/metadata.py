@@ -10,6 +10,8 @@ from ..scenarios.job_shape import Exchange
 from ..state.handles import HELD_BACK, StateFormat, StateHandle, StoredFile
 from ..state.state_kinds import CHANNEL_STATE
 
+__all__ = ["CheckpointMetadata", "SubtaskSnapshot"]
+
 SCHEMA = "netstack.checkpoint/2"
 """Name of the layout of the metadata."""
 

@@ -39,6 +39,8 @@ from .metadata import CheckpointMetadata, SubtaskSnapshot
 from .rescaling import Rescaling, StateAssignment, carried_over, is_hashed, rescaling_mismatches, united
 from .storage import CheckpointStorage, HandleReader
 
+__all__ = ["ClaimMode", "InitialCheckpoint"]
+
 UNUSABLE = (StorageError, StateError, RecoveryError)
 """Errors raised if a checkpoint cannot be restored."""
 

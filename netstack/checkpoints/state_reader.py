@@ -22,6 +22,8 @@ from ..state.table_store import TableStores
 from ..state.value_encoding import decode_value, encode_value
 from .metadata import CheckpointMetadata, SubtaskSnapshot
 
+__all__ = ["StateEntry", "keyed_entries", "operator_lists"]
+
 
 class StateEntry(NamedTuple):
     """One entry of keyed state; `key_in_map` is set for map state only.

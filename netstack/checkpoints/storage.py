@@ -35,6 +35,21 @@ from ..state.state_kinds import StateKind
 from .metadata import CheckpointMetadata
 from .metadata_encoding import checksum, decode_metadata, encode_metadata
 
+__all__ = [
+    "CLAIM_NAME",
+    "METADATA_NAME",
+    "CheckpointStorage",
+    "FileLayout",
+    "HandleReader",
+    "MemoryStorage",
+    "SavepointFolder",
+    "checkpoint_id_of",
+    "claim_path",
+    "file_name",
+    "folder_of",
+    "metadata_path",
+]
+
 
 class CheckpointStorage(Protocol):
     """Keeps the files of checkpoints (Flink: ``CheckpointStorage`` and its ``CheckpointStorageAccess``).

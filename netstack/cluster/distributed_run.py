@@ -34,6 +34,8 @@ from ..scenarios.scenario import Scenario
 from .distributed_scenario import distribution_problems, task_managers
 from .orders_and_reports import Assignment, Failure, FilledLog, Report
 
+__all__ = ["run_distributed"]
+
 Launch = Callable[[Assignment], Sequence[Report]]
 """Runs one attempt in all its processes and returns their reports; raises LaunchError if they end without a
 report.

@@ -18,6 +18,8 @@ from ..scenarios.faults import AtTime, KillSubtask, KillTaskManager
 from ..scenarios.rules import fault_key, vertex_key
 from ..scenarios.scenario import FROM_SOURCE, Scenario
 
+__all__ = ["distribution_notices", "distribution_problems", "task_managers"]
+
 TURN_S = 1e-9
 """Cost of a source record in seconds.
 

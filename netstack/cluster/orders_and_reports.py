@@ -23,6 +23,8 @@ from ..results.result import Work
 from ..results.trace import TraceEvent
 from ..scenarios.scenario import Scenario
 
+__all__ = ["Assignment", "Report", "decode_report", "encode_report"]
+
 
 class FilledLog(msgspec.Struct, frozen=True):
     """The log that a source subtask reads: the record at position `first` arrived at `since_s`, in seconds of

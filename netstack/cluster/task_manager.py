@@ -69,6 +69,8 @@ from .leader import LEADER, Leader
 from .orders_and_reports import COLUMNS, Assignment, Blame, Failure, FilledLog, Report
 from .tcp_connections import TcpConnections
 
+__all__ = ["run_task_manager"]
+
 _log = logging.getLogger("netstack.cluster")
 
 

@@ -35,6 +35,8 @@ from collections.abc import Callable, Collection, Coroutine, Generator
 from math import inf
 from typing import Any
 
+__all__ = ["Agenda"]
+
 
 class Timer:
     """A callback that waits on the agenda and can be cancelled."""

@@ -11,6 +11,8 @@ from pathlib import Path
 
 from . import agenda
 
+__all__ = ["core_is_compiled", "stale_modules"]
+
 _PACKAGES = ("flowcontrol", "buffers", "netstack")
 
 _ROOT = Path(__file__).parents[2]

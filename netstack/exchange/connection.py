@@ -48,6 +48,8 @@ from ..scenarios.costs import CostModel
 from .link import ConsumingEnd, ProducingEnd
 from .remote_channel import RemoteInputChannel
 
+__all__ = ["ConsumerEnd", "ProducerEnd"]
+
 Notify = Callable[..., None]
 """Passes work from task threads to a network thread: ``notify(work, *args)`` calls ``work(*args)`` there, in
 order.

@@ -22,6 +22,8 @@ from ..scenarios.faults import ChannelItem
 from .channel import InputChannel, Item
 from .remote_channel import RemoteInputChannel
 
+__all__ = ["InputGate"]
+
 
 class GateFigures(NamedTuple):
     """Totals over all channels of a gate. `queue_length` counts buffers and events. `exclusive` and

@@ -12,6 +12,8 @@ from numpy.typing import NDArray
 
 from ..scenarios.scenario import MAX_PARALLELISM
 
+__all__ = ["assign_to_operators", "default_max_parallelism"]
+
 DEFAULT_LOWER_BOUND = 1 << 7
 """Smallest maximum parallelism that Flink derives by itself."""
 

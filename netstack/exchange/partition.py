@@ -40,6 +40,8 @@ from flowcontrol import (
     encode_event,
 )
 
+__all__ = ["ResultPartition"]
+
 ALL = -1
 """Value in place of a channel, for a record that goes to every subpartition."""
 

@@ -44,6 +44,8 @@ from .channel import InputChannel, Item, barrier_in
 if TYPE_CHECKING:
     from .gate import InputGate
 
+__all__ = ["RemoteInputChannel"]
+
 
 class Uplink(Protocol):
     """The consuming end of a connection, as a channel uses it."""

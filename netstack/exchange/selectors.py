@@ -15,6 +15,8 @@ from ..scenarios.user_code import KeyHash
 from .key_groups import assign_to_operators
 from .partition import LEAST_LOADED
 
+__all__ = ["RoundRobin"]
+
 
 class RoundRobin:
     """Distributes records round robin. The first record goes to channel `first`: a random channel for

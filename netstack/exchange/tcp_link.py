@@ -43,6 +43,8 @@ from ..errors import ConnectionLostError, LinkClosedError, PeerFailedError, Peer
 from ..tcp.pipe import ConnectionLimits, Outgoing, Stream, describe, pipe_over
 from .link import Receiver
 
+__all__ = ["TcpLink"]
+
 HIGH_WATERMARK_BYTES = 256 << 10
 """Maximum number of bytes queued for the socket; a longer queue would only increase the delay."""
 

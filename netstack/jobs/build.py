@@ -47,6 +47,8 @@ from ..tasks.subtask import Subtask
 from ..tasks.subtask_environment import Environment, Output, RemoteSubtask
 from .subtask_maker import EnvironmentOf, SubtaskMaker, calls_of, key_hash_of
 
+__all__ = ["gates_of", "partitions_of", "plan_segments", "required_segments"]
+
 Find = Callable[[int], PipelinedSubpartition]
 """Returns the subpartition of the channel with this number; raises LookupError if this process has none."""
 

@@ -33,6 +33,8 @@ from .result_figures import (
     steady_results,
 )
 
+__all__ = ["RunOptions", "emulate", "run_job"]
+
 
 class RunOptions(JobOptions, total=False):
     """Options of `emulate` and `run_job`; all may be absent or None."""

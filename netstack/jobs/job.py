@@ -59,6 +59,8 @@ from .restarts import Restart, Start, Totals, failed_for_good, never_restored, r
 from .result_figures import steady_result
 from .subtask_maker import key_hashes_of
 
+__all__ = ["Job"]
+
 Progress = Callable[[float], None]
 """Called with the emulated time in seconds, about once per emulated second."""
 

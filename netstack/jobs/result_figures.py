@@ -27,6 +27,8 @@ from ..results.result import (
 from ..scenarios.scenario import Scenario
 from .restarts import Restart, Start
 
+__all__ = ["barrier_figures"]
+
 Optional = list[float | None]
 
 MS_DECIMALS = 2

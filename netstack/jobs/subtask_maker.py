@@ -47,6 +47,8 @@ from ..tasks.subtask_environment import Environment
 from ..tasks.synthetic_output import Emission, HeldBack
 from ..tasks.watermarks import EventTimeWindows, SourceWatermarks, WatermarkFlow
 
+__all__ = ["source_of"]
+
 Make = Callable[[int, int], Subtask]
 """Creates a subtask from the number of its vertex and its index."""
 

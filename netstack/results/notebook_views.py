@@ -15,6 +15,8 @@ from functools import cache
 from importlib.metadata import entry_points
 from typing import Any, Protocol
 
+__all__ = ["Viewed"]
+
 GROUP = "netstack.views"
 """Group of the entry points. Each entry point is named after the class that it shows."""
 

@@ -20,6 +20,8 @@ from numpy.typing import NDArray
 
 from .result import CheckpointStatus, CheckpointType
 
+__all__ = ["Recorder", "SubtaskSample"]
+
 FloatArray = NDArray[np.float64]
 
 TABLE_BYTES = 16 << 20

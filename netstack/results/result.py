@@ -18,6 +18,22 @@ from flowcontrol import readable
 from ..scenarios.scenario import Scenario
 from .notebook_views import Viewed
 
+__all__ = [
+    "SCHEMA",
+    "CheckpointResult",
+    "CheckpointStatus",
+    "CheckpointType",
+    "FaultResult",
+    "RestartResult",
+    "Result",
+    "Series",
+    "StartResult",
+    "Steady",
+    "VertexCheckpoint",
+    "VertexSteady",
+    "Work",
+]
+
 S = TypeVar("S")
 
 Whole = Annotated[int, msgspec.Meta(ge=-(1 << 63), le=(1 << 63) - 1)]

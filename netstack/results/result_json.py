@@ -16,6 +16,8 @@ from ..scenarios.documents import Document, read_scenario, scenario_document
 from ..scenarios.options import PRESETS
 from .result import SCHEMA, Result, Run, Series, VertexCheckpoint, VertexSteady
 
+__all__ = ["from_json", "to_json"]
+
 
 class _Document(Run[Document], frozen=True, kw_only=True):
     """A result with its scenario as a document, as in JSON."""

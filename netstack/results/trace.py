@@ -15,6 +15,8 @@ from flowcontrol import (
     Trigger,
 )
 
+__all__ = ["Trace", "TraceEvent", "TraceLog"]
+
 
 class Trace(Protocol):
     """A listener for trace events; called with the emulated time in seconds, the place, and the event.

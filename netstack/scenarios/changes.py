@@ -18,6 +18,8 @@ from .options import CHANGEABLE, FLINK_OPTIONS, OPTIONS, POLICY, NetworkConfig, 
 from .tables import HoldsTuples, Key, Part, Section, key, needed, read_table, table_shape, write_table
 from .value_kinds import FLOAT, STRING, TIME, Shape, Subsystem, any_of, elements, named, one_or_more
 
+__all__ = ["ScheduledChange", "ScheduledSavepoint"]
+
 _NUMBERS = one_or_more(FLOAT)
 
 

@@ -18,6 +18,8 @@ from .options import OPTIONS, CheckpointStorageType, NetworkConfig, RestartStrat
 from .quantities import format_size, time_text
 from .tables import did_you_mean, without_unit
 
+__all__ = ["option_problems", "policy_problems"]
+
 Problem = tuple[str, str]
 """A mistake: its key in a scenario file, and a message that says what would be correct."""
 

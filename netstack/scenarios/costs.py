@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from .tables import key, written_key
 from .value_kinds import FLOAT, RATE, TIME, range_of
 
+__all__ = ["CostModel", "LinkConditions"]
+
 Range = tuple[float, float]
 """Minimum and maximum of a random value; the field's name ends with the unit."""
 

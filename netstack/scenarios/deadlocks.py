@@ -31,6 +31,8 @@ from typing import NamedTuple
 
 from .ship_strategies import NamedExchange, ShipStrategy, aligned_readers, channel_counts
 
+__all__ = ["Standstill", "standstills"]
+
 
 class Standstill(NamedTuple):
     """Three vertices, by name, that can deadlock (a, b and c in the diagram of this module).

@@ -28,6 +28,8 @@ from .scenario import (
 from .tables import Section, keys_of, read_table, table_shape, write_table
 from .value_kinds import DEFINITIONS
 
+__all__ = ["read_scenario", "scenario_document", "scenario_schema", "scenario_toml"]
+
 DRAFT = "http://json-schema.org/draft-07/schema#"
 """The version of JSON Schema that most editors support."""
 

@@ -29,6 +29,26 @@ from .tables import (
 )
 from .value_kinds import INTEGER, STRING, TIME, Shape, any_of, as_is, named, one_of
 
+__all__ = [
+    "ACKNOWLEDGEMENT",
+    "MESSAGES",
+    "AtTime",
+    "ChannelItem",
+    "CutLink",
+    "DelayMessages",
+    "DropMessages",
+    "FailUpload",
+    "Fault",
+    "FillStorage",
+    "KillSubtask",
+    "KillTaskManager",
+    "Moment",
+    "OnAcknowledgement",
+    "OnChannel",
+    "Outage",
+    "SubtaskName",
+]
+
 
 class ControlMessage(StrEnum):
     """Kinds of messages between coordinator and tasks; faults can delay or drop them."""

@@ -39,6 +39,24 @@ from .value_kinds import (
     unit_notice,
 )
 
+__all__ = [
+    "DEFAULT_PRESET",
+    "OPTIONS",
+    "PRESETS",
+    "ChangelogStorage",
+    "CheckpointMode",
+    "CheckpointStorageType",
+    "FailoverStrategy",
+    "NetworkConfig",
+    "RestartStrategy",
+    "StateBackendType",
+    "is_before",
+    "preset_for",
+    "read_options",
+    "split_assignment",
+    "with_options",
+]
+
 DEFAULT_PRESET = "flink-2.3"
 
 

@@ -15,6 +15,15 @@ from math import inf, isfinite
 
 from ..errors import QuantityError
 
+__all__ = [
+    "format_duration",
+    "format_size",
+    "parse_duration",
+    "parse_flink_duration",
+    "parse_flink_size",
+    "parse_rate",
+]
+
 DURATION_S: Mapping[str, Decimal] = {
     **dict.fromkeys(("ns", "nano", "nanos", "nanosecond", "nanoseconds"), Decimal("1e-9")),
     **dict.fromkeys(("us", "µs", "μs", "micro", "micros", "microsecond", "microseconds"), Decimal("1e-6")),

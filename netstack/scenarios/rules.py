@@ -65,6 +65,8 @@ from .user_code import NamedObject
 from .value_kinds import Subsystem
 from .watermark_reach import sources_of, sources_with_watermarks
 
+__all__ = ["check_scenario", "edge_key", "option_notices", "scenario_problems", "vertex_key"]
+
 MAX_KEYS = 10_000_000
 """Maximum number of keys of a generator, since the frequency of each key is kept in memory."""
 MAX_DURATION_S = 366 * 86_400.0

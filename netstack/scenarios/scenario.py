@@ -63,6 +63,25 @@ from .value_kinds import (
     text,
 )
 
+__all__ = [
+    "FILE_FORMATS",
+    "FROM_SOURCE",
+    "SERVICE_MODES",
+    "SHIPS",
+    "Edge",
+    "EdgeBuffers",
+    "GeneratorSpec",
+    "Keys",
+    "Machine",
+    "PathSpec",
+    "Scenario",
+    "SourceObject",
+    "SourceSpec",
+    "Vertex",
+    "changed",
+    "in_slots",
+]
+
 SHIPS = tuple(ship.value for ship in ShipStrategy)
 """Names of ship strategies."""
 

@@ -6,6 +6,14 @@ from collections.abc import Iterable, Sequence
 from enum import StrEnum
 from typing import Protocol
 
+__all__ = [
+    "ShipStrategy",
+    "capacity_by_load",
+    "channel_counts",
+    "consumers_of_producers",
+    "producers_of_consumers",
+]
+
 
 class ShipStrategy(StrEnum):
     """Distribution of an exchange's records to its consumers (Flink's ShipStrategyType)."""

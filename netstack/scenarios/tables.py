@@ -22,6 +22,8 @@ from typing import Any, ClassVar, NamedTuple, TypeVar
 from ..errors import QuantityError, ScenarioError
 from .value_kinds import Kind, Parse, Shape, any_of, table, tables
 
+__all__ = ["Section", "did_you_mean"]
+
 T = TypeVar("T")
 D = TypeVar("D")
 

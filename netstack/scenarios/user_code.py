@@ -16,6 +16,8 @@ from numpy.typing import NDArray
 
 from buffers import RecordBlock
 
+__all__ = ["Source", "SourceReader", "object_name"]
+
 KeyHash = Callable[[RecordBlock], "np.ndarray[tuple[int], np.dtype[np.int32]]"]
 """Returns Java's hashCode of the key of each record of a block."""
 

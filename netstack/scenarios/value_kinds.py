@@ -29,6 +29,8 @@ from .quantities import (
     parse_rate,
 )
 
+__all__ = ["Kind", "unit_notice"]
+
 T = TypeVar("T")
 Shape = dict[str, Any]
 """A JSON Schema with keywords of draft 7."""

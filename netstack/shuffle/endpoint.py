@@ -42,6 +42,8 @@ from ..exchange.tcp_link import TcpLink
 from ..scenarios.config_rules import debloater_of
 from .transport_config import TransportConfig, TransportStatistics
 
+__all__ = ["ALL_TARGETS"]
+
 READ_BYTES = 1 << 20
 """Approximate maximum number of bytes of records that one `read` returns."""
 

@@ -35,6 +35,8 @@ from ..tcp.pipe import Stream
 from .endpoint import Endpoint
 from .transport_config import TransportConfig, TransportStatistics
 
+__all__ = ["Transport"]
+
 T = TypeVar("T")
 
 Record = tuple[int, bytes | memoryview]

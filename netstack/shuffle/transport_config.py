@@ -11,6 +11,8 @@ from buffers import GateBuffersSpec, gate_buffers, gate_segments, partition_segm
 from ..scenarios.options import NetworkConfig
 from ..tcp.pipe import ConnectionLimits
 
+__all__ = ["TransportConfig", "TransportStatistics"]
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransportConfig:

@@ -13,6 +13,8 @@ import msgspec
 
 from .state_kinds import StateKind
 
+__all__ = ["Redistribution", "StateFormat", "StateHandle", "StoredFile"]
+
 
 class StateFormat(StrEnum):
     """The layout of the bytes of a piece of state."""

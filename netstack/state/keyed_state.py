@@ -57,6 +57,8 @@ from .state_kinds import (
 from .time_to_live import Expiry, StateTtlConfig, TtlListTable, TtlTable
 from .value_encoding import decode_value, encode_value
 
+__all__ = ["KeyedStateBackend"]
+
 V = TypeVar("V")
 A = TypeVar("A")
 R = TypeVar("R")

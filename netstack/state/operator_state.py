@@ -20,6 +20,8 @@ from .handles import Redistribution, StateHandle
 from .state_kinds import StateKind
 from .value_encoding import decode_value, encode_value
 
+__all__ = ["BroadcastState", "OperatorStateBackend"]
+
 FILE_NAME = "operator"
 
 _BROADCAST = "a broadcast state"

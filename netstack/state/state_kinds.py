@@ -18,6 +18,16 @@ from ..errors import StateError
 from .copy_on_write import CopyOnWriteMap
 from .value_encoding import copy_value, decode_value, encode_value
 
+__all__ = [
+    "CHANNEL_STATE",
+    "AggregatingState",
+    "ListState",
+    "MapState",
+    "ReducingState",
+    "StateKind",
+    "ValueState",
+]
+
 
 class StateKind(StrEnum):
     """The type of a piece of state: keyed, operator or channel state."""

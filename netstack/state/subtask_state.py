@@ -16,6 +16,8 @@ from .keyed_state import KeyedStateBackend
 from .operator_state import OperatorStateBackend
 from .table_backend import TableSettings, TableStateBackend
 
+__all__ = ["SubtaskState"]
+
 TTL_CLOCK = "time of states with time-to-live"
 """Name of the operator state with the time in ms of the clock for time-to-live, from which a later run
 continues.

@@ -13,6 +13,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
+__all__ = ["TableOptions", "TableStore", "TableStores"]
+
 
 class TableOptions(NamedTuple):
     """Layout of the files of a store; the defaults are those of RocksDB in Flink."""

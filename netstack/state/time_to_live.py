@@ -18,6 +18,8 @@ from ..errors import QuantityError, StateError
 from ..scenarios.quantities import parse_duration
 from .state_kinds import Table
 
+__all__ = ["StateTtlConfig"]
+
 UpdateType = Literal["on create and write", "on read and write"]
 Visibility = Literal["never return expired", "return expired if not cleaned up"]
 

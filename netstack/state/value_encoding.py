@@ -16,6 +16,8 @@ from msgspec.msgpack import Decoder, Encoder, Ext
 
 from ..errors import StateError
 
+__all__ = ["decode_value", "encode_value"]
+
 SCALARS = frozenset({type(None), bool, int, float, str, bytes})
 """Types of immutable values without elements."""
 

@@ -20,6 +20,22 @@ from ..state.keyed_state import KeyedStateBackend
 from ..state.operator_state import BroadcastState, OperatorStateBackend
 from ..state.state_kinds import ReducingState
 
+__all__ = [
+    "FlatMap",
+    "KeyedBroadcastOperator",
+    "KeyedOperator",
+    "Map",
+    "Operator",
+    "OperatorContext",
+    "OperatorFactory",
+    "Sink",
+    "flat_map",
+    "key_sum",
+    "map_blocks",
+    "map_records",
+    "sink",
+]
+
 RecordFunction = Callable[[bytes], bytes]
 FlatFunction = Callable[[bytes], Iterable[bytes]]
 BlockFunction = Callable[[RecordBlock], RecordBlock]

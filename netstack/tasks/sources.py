@@ -24,6 +24,16 @@ from ..exchange.java_hash import hash_binary, hash_longs, hash_utf8
 from ..scenarios.scenario import KEY_BYTES, Keys
 from ..scenarios.user_code import KeyHash, Source, SourceReader
 
+__all__ = [
+    "CollectionReader",
+    "CollectionSource",
+    "GeneratedSource",
+    "leading_bytes",
+    "payload_hash",
+    "skip",
+    "text_hash",
+]
+
 BLOCK_BYTES = 1 << 18
 """Number of bytes that a generated source creates at a time, but at least one record."""
 

@@ -17,6 +17,8 @@ from buffers import RecordBlock
 from ..state.handles import PENDING_TRANSACTIONS
 from .operators import NOTHING, Operator, OperatorContext, OperatorFactory
 
+__all__ = ["Transaction", "TransactionLog", "TransactionalSink", "transactional_sink"]
+
 
 class Transaction(NamedTuple):
     """The records that one subtask of a sink received up to the barrier of a checkpoint.

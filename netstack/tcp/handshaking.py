@@ -23,6 +23,8 @@ from flowcontrol import NONCE_BYTES, ClientHandshake, Handshake, HandshakeRefuse
 from ..errors import UnprovenError
 from .pipe import Stream
 
+__all__ = ["TlsContexts", "fresh_secret"]
+
 _SECRET_BYTES = 32
 
 

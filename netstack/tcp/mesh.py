@@ -28,6 +28,8 @@ from .handshaking import TlsContexts, answer, converse, dial, fresh_nonce, refus
 from .listener import Listener
 from .pipe import ConnectionLimits, Stream
 
+__all__ = ["Mesh"]
+
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.05, 1.0
 
 

@@ -22,6 +22,8 @@ import trio
 
 from flowcontrol import BufferResponse, Message, encode_header, payload_bytes
 
+__all__ = ["ConnectionLimits"]
+
 Stream = trio.SocketStream | trio.SSLStream[trio.SocketStream]
 """A connection whose peer has proven that it knows the job's secret."""
 

@@ -25,6 +25,8 @@ from ..errors import UnprovenError
 from .listener import Listener
 from .pipe import ConnectionLimits
 
+__all__ = ["Letterbox", "ask_letterbox"]
+
 _STRANGERS = 16
 _TIMEOUT_S = 60.0
 _QUESTION = b"question"
