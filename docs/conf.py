@@ -20,6 +20,7 @@ exclude_patterns = ["site/**"]
 highlight_language = "text"
 default_role = "code"  # docstrings name things in single backticks
 myst_heading_anchors = 3
+autodoc_default_options = {"members": True, "undoc-members": True}
 autodoc_member_order = "bysource"
 autodoc_type_aliases = {"Whole": "int"}  # its bounds are those of the numbers in a file
 
