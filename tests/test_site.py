@@ -33,7 +33,7 @@ PAGE_LINK = re.compile(r"\[([^\]\[]*\.md)\]\([^)]*\)")
 TITLE = re.compile(r"^(?: *\")?# (.*?)(?:\\n\",)?$", re.MULTILINE)
 """The first heading, of a notebook in its JSON."""
 NAMED = re.compile('<span class="sig-prename.*?<span class="sig-name descname">.*?</span></span>')
-PARTS = ["Tutorial", "How-to", "Reference", "Explanation", "Internals"]
+PARTS = ["Tutorial", "How-to", "Reference", "Explanation", "Internals", "Studies"]
 INDEXES = (DOCS / "index.md", DOCS / "reference/PYTHON.md")
 
 
