@@ -135,8 +135,9 @@ class AlternatingAligner(SingleCheckpointHandler):
         return self.state in (AlternatingState.WAITING, AlternatingState.COLLECTING)
 
     def _require_mine(self, barrier: CheckpointBarrier) -> None:
-        if barrier.options.alignment is Alignment.AT_LEAST_ONCE:
-            raise LocalProtocolError("a gate whose barriers may overtake data got an AT_LEAST_ONCE barrier")
+        if not (barrier.options.needs_alignment or barrier.options.is_unaligned):
+            alignment = barrier.options.alignment.name
+            raise LocalProtocolError(f"a gate whose barriers may overtake data got an {alignment} barrier")
 
     def _counted(
         self, channel: int, barrier: CheckpointBarrier | None, metrics: AlignmentMetrics | None, now: float

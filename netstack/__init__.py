@@ -7,9 +7,9 @@ as in ``help("netstack.scenarios.faults")``. The table lists the modules that mo
 =====================  ==================================================================================
 netstack.errors        errors, by cause
 netstack.scenarios     scenario: vertices, edges, machines, keys, paths, limits, slots; options: Flink's
-                       options, presets; costs; faults; changes: actions of users; ship_strategies,
-                       deadlocks; documents, tables: scenarios from and to files; rules, config_rules:
-                       their checks; quantities, value_kinds: numbers with units; user_code
+                       options, presets; costs; faults; changes: actions of users; checkpoint_modes,
+                       ship_strategies, deadlocks; documents, tables: scenarios from and to files; rules,
+                       config_rules: their checks; quantities, value_kinds: numbers with units; user_code
 netstack.results       result: results, field by field; recorder: samples; trace: each step of a
                        checkpoint; result_json; notebook_views: results in a notebook
 netstack.tasks         operators; sources: base of user sources; transactions: output that appears
@@ -60,6 +60,7 @@ from .results.result import *
 from .results.result_json import *
 from .results.trace import *
 from .scenarios.changes import *
+from .scenarios.checkpoint_modes import *
 from .scenarios.config_rules import *
 from .scenarios.costs import *
 from .scenarios.deadlocks import *

@@ -17,7 +17,6 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Sequence
 
 from flowcontrol import (
-    Alignment,
     CheckpointBarrier,
     CheckpointOptions,
     FailureReason,
@@ -32,7 +31,7 @@ from ..scenarios.changes import ScheduledSavepoint
 from ..scenarios.costs import CostModel
 from ..scenarios.faults import ControlMessage
 from ..scenarios.job_shape import JobShape
-from ..scenarios.options import OPTIONS, CheckpointMode, NetworkConfig
+from ..scenarios.options import OPTIONS, NetworkConfig
 from ..scenarios.scenario import Scenario
 from ..state.handles import StoredFile
 from .completed_store import CompletedCheckpointStore
@@ -53,13 +52,8 @@ from .storage import CheckpointStorage
 
 def options_of_barriers(config: NetworkConfig) -> CheckpointOptions:
     """Return the options for the barriers of a job (Flink's CheckpointOptions.forConfig)."""
-    if config.checkpoint_mode is CheckpointMode.AT_LEAST_ONCE:
-        return CheckpointOptions(Alignment.AT_LEAST_ONCE)
-    if not config.takes_unaligned_checkpoints:
-        return CheckpointOptions()
-    if not config.aligned_checkpoint_timeout_s:
-        return CheckpointOptions(Alignment.UNALIGNED)
-    return CheckpointOptions(Alignment.ALIGNED, config.aligned_checkpoint_timeout_s)
+    mode = config.barrier_mode
+    return CheckpointOptions(mode.alignment, config.aligned_checkpoint_timeout_s if mode.times_out else None)
 
 
 class CheckpointCoordinator:

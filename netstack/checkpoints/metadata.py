@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from ..exchange.key_groups import default_max_parallelism
-from ..results.result import CheckpointType
+from ..scenarios.checkpoint_modes import CheckpointType
 from ..scenarios.job_shape import Exchange
 from ..state.handles import HELD_BACK, StateFormat, StateHandle, StoredFile
 from ..state.state_kinds import CHANNEL_STATE

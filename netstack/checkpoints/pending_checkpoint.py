@@ -13,8 +13,9 @@ from typing import NamedTuple, Protocol
 from flowcontrol import Alignment, AlignmentMetrics, CheckpointBarrier, CheckpointOptions, FailureReason
 
 from ..results.recorder import CheckpointHead, Recorder, SubtaskCheckpoint
-from ..results.result import CheckpointStatus, CheckpointType
+from ..results.result import CheckpointStatus
 from ..scenarios.changes import ScheduledSavepoint
+from ..scenarios.checkpoint_modes import TYPES_BY_ALIGNMENT, CheckpointType
 from ..scenarios.job_shape import JobShape
 from .control_plane import TaskKey
 from .metadata import CheckpointMetadata, SubtaskSnapshot
@@ -176,12 +177,8 @@ class Checkpoint:
         """Type of the checkpoint: unaligned if it began unaligned, or turned unaligned at any subtask."""
         if (savepoint := self.options.savepoint) is not None:
             return CheckpointType.SYNC_SAVEPOINT if savepoint.stops else CheckpointType.SAVEPOINT
-        if self.options.alignment is Alignment.AT_LEAST_ONCE:
-            return CheckpointType.AT_LEAST_ONCE_CHECKPOINT
-        unaligned = self.options.alignment is Alignment.UNALIGNED
-        if unaligned or any(part.unaligned for part in self.parts.values()):
-            return CheckpointType.UNALIGNED_CHECKPOINT
-        return CheckpointType.CHECKPOINT
+        turned = any(part.unaligned for part in self.parts.values())
+        return TYPES_BY_ALIGNMENT[Alignment.UNALIGNED if turned else self.options.alignment]
 
     @property
     def size(self) -> int:

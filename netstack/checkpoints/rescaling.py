@@ -47,7 +47,7 @@ from buffers import CorruptRecord, RecordBlock, RecordDecoder, watermark_places
 
 from ..errors import StateError
 from ..exchange.key_groups import assign_to_operators, default_max_parallelism, key_group_range
-from ..results.result import CheckpointType
+from ..scenarios.checkpoint_modes import GUARANTEES, CheckpointMode
 from ..scenarios.job_shape import Exchange, JobShape
 from ..scenarios.ship_strategies import ShipStrategy, consumers_of_producers, producers_of_consumers
 from ..scenarios.user_code import KeyHash
@@ -87,8 +87,8 @@ class StateAssignment:
     """The state of a checkpoint, redistributed to the subtasks of a job; read when it is requested."""
 
     def __init__(self, metadata: CheckpointMetadata, rescaling: Rescaling, read: ReadHandle) -> None:
-        of_checkpoint = metadata.checkpoint_type == CheckpointType.AT_LEAST_ONCE_CHECKPOINT
-        self._at_least_once = rescaling.at_least_once or of_checkpoint
+        guarantee = GUARANTEES.get(metadata.checkpoint_type, CheckpointMode.EXACTLY_ONCE)
+        self._at_least_once = rescaling.at_least_once or guarantee is not CheckpointMode.EXACTLY_ONCE
         self._metadata = metadata
         self._job = rescaling.job
         self._read = read

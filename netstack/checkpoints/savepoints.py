@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from contextlib import suppress
 
-from flowcontrol import Alignment, CheckpointOptions, Savepoint
+from flowcontrol import CheckpointOptions, Savepoint
 
 from ..errors import StorageError
 from ..scenarios.changes import ScheduledSavepoint
-from ..scenarios.options import CheckpointMode, NetworkConfig
+from ..scenarios.checkpoint_modes import barrier_mode
+from ..scenarios.options import NetworkConfig
 from ..state.handles import StoredFile
 from .metadata import CheckpointMetadata
 from .storage import SAVEPOINT_PREFIX, CheckpointStorage, delete_where_possible
@@ -34,9 +35,8 @@ class Savepoints:
         """
         directory = self._config.savepoint_dir if request.directory is None else request.directory
         location = self._storage.free_location(directory, f"{SAVEPOINT_PREFIX}{checkpoint_id}")
-        exactly_once = self._config.checkpoint_mode is CheckpointMode.EXACTLY_ONCE
         return CheckpointOptions(
-            Alignment.ALIGNED if exactly_once else Alignment.AT_LEAST_ONCE,
+            barrier_mode(self._config.checkpoint_mode).alignment,
             savepoint=Savepoint(location, request.format, request.action),
         )
 

@@ -36,8 +36,8 @@ from ..results.recorder import EndOfRun, Recorder, SubtaskSample
 from ..results.result import Steady, Work
 from ..results.trace import Trace
 from ..scenarios.changes import ScheduledChange, by_time
+from ..scenarios.checkpoint_modes import CheckpointMode
 from ..scenarios.job_shape import JobShape, shape_of
-from ..scenarios.options import CheckpointMode
 from ..scenarios.rules import check_scenario
 from ..scenarios.scenario import Scenario, changed
 from ..scenarios.value_kinds import Subsystem
@@ -510,7 +510,7 @@ def rescaling_of(scenario: Scenario, metadata: CheckpointMetadata) -> Rescaling 
     if not (is_rescaled or config.recover_output_on_downstream):
         return None
     hashes = key_hashes_of(scenario) if is_rescaled else {}
-    at_least_once = config.checkpoint_mode is CheckpointMode.AT_LEAST_ONCE
+    at_least_once = config.checkpoint_mode is not CheckpointMode.EXACTLY_ONCE
     return Rescaling(job, hashes, at_least_once, config.recover_output_on_downstream)
 
 

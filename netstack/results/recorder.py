@@ -18,7 +18,8 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from .result import CheckpointStatus, CheckpointType
+from ..scenarios.checkpoint_modes import CheckpointType
+from .result import CheckpointStatus
 
 __all__ = ["Recorder", "SubtaskSample"]
 

@@ -15,6 +15,7 @@ from msgspec import UNSET, UnsetType
 
 from flowcontrol import readable
 
+from ..scenarios.checkpoint_modes import CheckpointType
 from ..scenarios.scenario import Scenario
 from .notebook_views import Viewed
 
@@ -22,7 +23,6 @@ __all__ = [
     "SCHEMA",
     "CheckpointResult",
     "CheckpointStatus",
-    "CheckpointType",
     "FaultResult",
     "RestartResult",
     "Result",
@@ -49,18 +49,6 @@ class CheckpointStatus(StrEnum):
     COMPLETED = "COMPLETED"
     FAILED = "FAILED"
     IN_PROGRESS = "IN_PROGRESS"
-
-
-class CheckpointType(StrEnum):
-    """Type of a checkpoint at its end, by Flink's names. An aligned checkpoint may have turned unaligned."""
-
-    CHECKPOINT = "CHECKPOINT"
-    """Aligned and exactly-once."""
-    UNALIGNED_CHECKPOINT = "UNALIGNED_CHECKPOINT"
-    AT_LEAST_ONCE_CHECKPOINT = "AT_LEAST_ONCE_CHECKPOINT"
-    SAVEPOINT = "SAVEPOINT"
-    SYNC_SAVEPOINT = "SYNC_SAVEPOINT"
-    """A savepoint after which the job stops."""
 
 
 class Work(msgspec.Struct, frozen=True, kw_only=True):

@@ -14,6 +14,7 @@ from enum import StrEnum
 from typing import Any
 
 from ..errors import QuantityError
+from .checkpoint_modes import BarrierMode, CheckpointMode, barrier_mode
 from .quantities import parse_flink_duration
 from .tables import Alternative, Key, Section, described, object_shape, said_in_files
 from .value_kinds import (
@@ -44,7 +45,6 @@ __all__ = [
     "OPTIONS",
     "PRESETS",
     "ChangelogStorage",
-    "CheckpointMode",
     "CheckpointStorageType",
     "FailoverStrategy",
     "NetworkConfig",
@@ -58,13 +58,6 @@ __all__ = [
 ]
 
 DEFAULT_PRESET = "flink-2.3"
-
-
-class CheckpointMode(StrEnum):
-    """Guarantee of checkpoints (Flink's CheckpointingMode)."""
-
-    EXACTLY_ONCE = "EXACTLY_ONCE"
-    AT_LEAST_ONCE = "AT_LEAST_ONCE"
 
 
 class RestartStrategy(StrEnum):
@@ -413,9 +406,18 @@ class NetworkConfig:
         return self.buffer_timeout_interval_s if self.buffer_timeout_enabled else None
 
     @property
+    def barrier_mode(self) -> BarrierMode:
+        """The way in which barriers pass tasks."""
+        return barrier_mode(
+            self.checkpoint_mode,
+            unaligned=self.unaligned_enabled,
+            timeout_s=self.aligned_checkpoint_timeout_s,
+        )
+
+    @property
     def takes_unaligned_checkpoints(self) -> bool:
-        """Whether barriers may overtake data; Flink ignores the option in the mode AT_LEAST_ONCE."""
-        return self.unaligned_enabled and self.checkpoint_mode is CheckpointMode.EXACTLY_ONCE
+        """Whether barriers may overtake data."""
+        return self.barrier_mode.overtakes
 
     @property
     def stores_checkpoints_in_files(self) -> bool:

@@ -14,6 +14,7 @@ from buffers import DEFAULT_MAX_RECORD_BYTES
 
 from ..errors import ScenarioError
 from .changes import ScheduledChange
+from .checkpoint_modes import CheckpointMode
 from .config_rules import (
     Problem,
     cost_problems,
@@ -38,7 +39,7 @@ from .faults import (
     OnChannel,
     SubtaskName,
 )
-from .options import CHANGEABLE, OPTIONS, PRESETS, CheckpointMode, is_before
+from .options import CHANGEABLE, OPTIONS, PRESETS, is_before
 from .quantities import time_text
 from .scenario import (
     CATCH_UP_S,
@@ -710,7 +711,7 @@ def _about_changed_settings(scenario: Scenario, change: ScheduledChange) -> Iter
     if change.concerns(Subsystem.CHECKPOINTS) and scenario.config.checkpoint_interval_s is None:
         yield "flink", "the job takes no checkpoints; give it execution.checkpointing.interval from the start"
     overtakes = ("unaligned_enabled", True) in change.settings
-    if overtakes and scenario.config.checkpoint_mode is CheckpointMode.AT_LEAST_ONCE:
+    if overtakes and scenario.config.checkpoint_mode is not CheckpointMode.EXACTLY_ONCE:
         text = "unaligned checkpoints are possible only in mode EXACTLY_ONCE, which this job does not use"
         yield "flink", text
 

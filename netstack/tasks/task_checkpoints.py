@@ -33,7 +33,6 @@ from flowcontrol import (
     AlternatingAligner,
     BarrierAligner,
     BarrierHandler,
-    BarrierTracker,
     CancelCheckpointMarker,
     CheckpointBarrier,
     EndOfPartition,
@@ -55,7 +54,7 @@ from ..exchange.channel import InputChannel
 from ..exchange.gate import InputGate
 from ..results.trace import acknowledgement_text, barrier_text, in_bytes, milliseconds, snapshot_text
 from ..scenarios.costs import CostModel
-from ..scenarios.options import CheckpointMode, NetworkConfig
+from ..scenarios.options import NetworkConfig
 from ..state.backend import SnapshotWork
 from ..state.handles import StateFormat, StateHandle, StoredFile
 from ..state.state_kinds import CHANNEL_STATE, StateKind
@@ -560,11 +559,7 @@ def _drop(running: RunningCheckpoint) -> None:
 def create_barrier_handler(config: NetworkConfig, channels: int) -> BarrierHandler:
     """Return the handler of the configured checkpoint mode (Flink's InputProcessorUtil)."""
     after_finish = config.checkpoints_after_tasks_finish
-    if config.checkpoint_mode is CheckpointMode.AT_LEAST_ONCE:
-        return BarrierTracker(channels, checkpoints_after_tasks_finish=after_finish)
-    if config.takes_unaligned_checkpoints:
-        return AlternatingAligner(channels, checkpoints_after_tasks_finish=after_finish)
-    return BarrierAligner(channels, checkpoints_after_tasks_finish=after_finish)
+    return config.barrier_mode.handler(channels, checkpoints_after_tasks_finish=after_finish)
 
 
 def snapshot_s(work: SnapshotWork, costs: CostModel) -> float:

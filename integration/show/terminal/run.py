@@ -17,7 +17,6 @@ from rich.text import Text
 from netstack import (
     FROM_SOURCE,
     PRESETS,
-    CheckpointMode,
     CheckpointResult,
     GeneratorSpec,
     NetworkConfig,
@@ -175,14 +174,8 @@ def _checkpoints(config: NetworkConfig) -> str:
     if config.checkpoint_interval_s is None:
         return "none"
     every = f"every {format_duration(config.checkpoint_interval_s)}"
-    if config.checkpoint_mode is CheckpointMode.AT_LEAST_ONCE:
-        return f"{every}, at least once, without alignment"
-    if not config.unaligned_enabled:
-        return f"{every}, exactly once, aligned"
-    if not config.aligned_checkpoint_timeout_s:
-        return f"{every}, exactly once, unaligned"
     timeout = format_duration(config.aligned_checkpoint_timeout_s)
-    return f"{every}, exactly once, aligned for {timeout} and then unaligned"
+    return f"{every}, {config.barrier_mode.text.format(timeout=timeout)}"
 
 
 MAX_ROWS = 64

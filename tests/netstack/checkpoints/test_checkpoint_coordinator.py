@@ -27,10 +27,11 @@ from netstack.errors import StorageError
 from netstack.results.recorder import SubtaskCheckpoint
 from netstack.results.trace import TraceLog
 from netstack.scenarios.changes import ScheduledSavepoint
+from netstack.scenarios.checkpoint_modes import CheckpointMode
 from netstack.scenarios.costs import CostModel
 from netstack.scenarios.faults import ControlMessage
 from netstack.scenarios.job_shape import JobShape
-from netstack.scenarios.options import CheckpointMode, NetworkConfig
+from netstack.scenarios.options import NetworkConfig
 from netstack.state.handles import StateHandle, StoredFile
 from netstack.state.state_kinds import StateKind
 

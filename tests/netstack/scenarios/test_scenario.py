@@ -37,7 +37,8 @@ from netstack import (
     source_of,
     with_options,
 )
-from netstack.scenarios.options import CheckpointMode, CheckpointStorageType, RestartStrategy
+from netstack.scenarios.checkpoint_modes import CheckpointMode
+from netstack.scenarios.options import CheckpointStorageType, RestartStrategy
 from tests.netstack.diamonds import chain_of_diamonds
 
 SOURCE = Vertex(name="source", parallelism=2, source=GeneratorSpec(record_bytes=100))
