@@ -23,7 +23,7 @@ from tests.code_in_documents import (
     write_scenarios,
 )
 
-ELSEWHERE = {"README.md", "docs/RECOVERY.md", "docs/SHUFFLE.md"}
+ELSEWHERE = {"docs/RECOVERY.md", "docs/SHUFFLE.md"}
 """Those whose Python needs Spark (tests/integration/test_code_of_spark.py)."""
 
 LANGUAGES = {"", "json", "python", "sh", "text", "toml", "yaml", "{eval-rst}"}
