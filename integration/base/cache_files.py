@@ -14,16 +14,24 @@ from pathlib import Path
 from .writing import written_whole
 
 
-def cache_folder(*names: str) -> Path | None:
-    """Return a subfolder of this project's cache, created if missing; None: it cannot be created.
+def cache_path(*names: str) -> Path:
+    """Return a path in this project's cache: ``$XDG_CACHE_HOME/netstack``, or ``~/.cache/netstack``.
 
-    The cache is below ``XDG_CACHE_HOME``, by default ``.cache`` in the user's home, if that folder exists.
+    Raises:
+        RuntimeError: the user's home is unknown.
     """
-    with suppress(OSError, RuntimeError):  # RuntimeError: the user's home is unknown
-        given = os.environ.get("XDG_CACHE_HOME")
-        if not given and not Path.home().is_dir():
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "netstack", *names)
+
+
+def cache_folder(*names: str) -> Path | None:
+    """Return a subfolder of the cache, created if missing; None: it cannot be created.
+
+    The user's home itself is not created.
+    """
+    with suppress(OSError, RuntimeError):
+        if not os.environ.get("XDG_CACHE_HOME") and not Path.home().is_dir():
             return None
-        folder = Path(given or Path.home() / ".cache", "netstack", *names)
+        folder = cache_path(*names)
         folder.mkdir(parents=True, exist_ok=True)
         return folder
     return None

@@ -292,8 +292,8 @@ def _refuse_code(document: Mapping[str, Any], file: Path) -> None:
     if isinstance(policy, str) and ":" in policy:
         raise FileError(
             [
-                f"{file}: policy: {policy!r} is code, and a file must not run code by itself; give it "
-                "as `policy`, or give `allow_code` if you trust the file"
+                f"{file}: policy: {policy!r} is code, and a file must not run code by itself; "
+                "give `allow_code` if you trust the file"
             ]
         )
 

@@ -17,11 +17,14 @@ from cyclopts import App, CycloptsError, Group
 from ..base.stopping import LINE, STOP
 from .arguments import set_arguments, usage_problem
 from .exit_status import MISTAKE
+from .option_names import run_command
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit status; `arguments` are by default those of the process."""
-    _import_compiled(set_arguments(arguments))
+    given = set_arguments(arguments)
+    run_command(given[0] if given and not given[0].startswith("-") else None, app)
+    _import_compiled(given)
     try:
         STOP.work_begins()
         status = _run(arguments)

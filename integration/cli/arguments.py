@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 
 from cyclopts import CoercionError, CycloptsError, Parameter, Token, UnusedCliTokensError
 
+from .option_names import SET, Sets
+
 
 def _whole(wanted: type, tokens: Sequence[Token]) -> int:
     """Read a whole number. Cyclopts itself would round "1.5"."""
@@ -33,7 +35,7 @@ Verbose = Annotated[
     ),
 ]
 
-Settings = Annotated[tuple[str, ...], Parameter(name="--set", negative=(), show_default=False)]
+Settings = Annotated[tuple[str, ...], Parameter(name=SET, negative=(), show_default=False), Sets("options")]
 """Texts OPTION=VALUE, for `netstack.split_assignment`."""
 
 AllowCode = Annotated[
@@ -47,9 +49,6 @@ AllowCode = Annotated[
 ]
 
 if TYPE_CHECKING:
-    from netstack import InputError
-
-    from ..base.errors import Parameter as ImportParameter
     from ..base.errors import UsageError
 
 T = TypeVar("T")
@@ -58,11 +57,6 @@ HEADER = "--header"
 """The option that may contain a secret. Its values are never shown."""
 
 _QUERY = re.compile(r"^(https?://[^?#]*)[?].*")
-
-_PARAMETER = re.compile(
-    r"`(allow_code|leaves_state_out|master|min_throughput|on_spark|policy|real_time|seeds)`"
-)
-"""Pattern for a parameter name in back-ticks in a library message, if an option sets this parameter."""
 
 _NEGATIVE = re.compile(r"-[0-9.]")
 
@@ -109,57 +103,6 @@ def usage_problem(error: CycloptsError, arguments: Sequence[str]) -> str:
         if said.endswith(f"parameter {option} requires an argument.") and _NEGATIVE.match(value):
             return f"netstack {arguments[0]}: {option}: {value!r} is negative; it must be positive"
     return f"netstack: {said}"
-
-
-_OPTIONS = {
-    "leaves_state_out": "--allow-non-restored-state",
-    "options": "--set",
-    "headers": "--header",
-    "password": "--password-file",
-}
-"""Options whose names do not follow from the names of parameters."""
-
-
-def option_of(parameter: ImportParameter) -> str:
-    """Return the option for a parameter of an import, with an example value if there is one."""
-    from netstack import format_duration
-
-    name, option = parameter.name, option_for(parameter.name)
-    value = parameter.example
-    if value is None:
-        return option
-    text = format_duration(float(value)) if name.endswith("_s") else str(value)
-    if parameter.of:
-        text = f"{parameter.of}{'=' if name == 'options' else ':'}{text}"
-    return f"{option} {shlex.quote(text)}"
-
-
-def option_for(name: str) -> str:
-    """Return the option that sets a parameter of a library function."""
-    return _OPTIONS.get(name, f"--{name.removesuffix('_s').replace('_', '-')}")
-
-
-def naming_options(note: str) -> str:
-    """Return an import's note with option names in place of parameter names."""
-    from ..base.errors import Note
-
-    return note.naming(option_of) if isinstance(note, Note) else note
-
-
-def problems_of(error: InputError) -> tuple[str, ...]:
-    """Return the lines of an error, with option names in place of parameter names."""
-    from flowcontrol import readable
-
-    from ..base.errors import FlinkRestError
-
-    if not isinstance(error, FlinkRestError):
-        return error.problems
-    return tuple(readable(naming_options(note)) for note in error.notes)
-
-
-def with_options(message: str) -> str:
-    """Return a message of a library function with option names in place of parameters in back-ticks."""
-    return _PARAMETER.sub(lambda match: option_for(match[1]), message)
 
 
 def warn_of_bare_numbers(beginning: str, settings: Sequence[str]) -> None:

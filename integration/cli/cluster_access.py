@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from getpass import getpass
 from pathlib import Path
+from typing import Annotated
 
 from cyclopts import Group, Parameter
 
@@ -17,6 +18,7 @@ from ..flink import Access, Answers, LiveCluster, Recording
 from ..flink.http.client import read_headers
 from .accepted_kinds import require_kind
 from .arguments import HEADER, Several
+from .option_names import Sets, option_for
 
 PASSWORD = "NETSTACK_PASSWORD"
 """Environment variable with the password of ``--user``."""
@@ -33,11 +35,11 @@ class AccessOptions:
     """PEM file of your certificate, if the cluster asks for one."""
     key: Path | None = None
     """PEM file of the private key of --cert, not encrypted."""
-    header: Several = ()
+    header: Annotated[Several, Sets("headers")] = ()
     """Header to send with each request, as "Name: value". For secrets: @FILE, with a header on each line."""
     user: str | None = None
     """Your user name; the password is read from --password-file, $NETSTACK_PASSWORD, or the terminal."""
-    password_file: Path | None = None
+    password_file: Annotated[Path | None, Sets("password")] = None
     """File that contains the password and nothing else."""
 
     def cluster(self, place: str) -> Answers:
@@ -67,9 +69,12 @@ class AccessOptions:
             UsageError: one of these options is set.
         """
         if self != ANYBODY:
-            options = "--ca, --cert, --key, --header, --user and --password-file"
+            *options, last = (option_for(field.name) for field in fields(self))
             raise UsageError(
-                [f"{options} can be used only with the address of a cluster, but {reason}; remove them"]
+                [
+                    f"{', '.join(options)} and {last} can be used only with the address of a cluster, but "
+                    f"{reason}; remove them"
+                ]
             )
 
     def _headers(self) -> dict[str, str]:

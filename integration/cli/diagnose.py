@@ -21,16 +21,17 @@ from ..base.optional_figures import known
 from ..base.reading import load_result
 from ..flink import Overrides, import_scenario
 from ..runs.emulating import emulate
+from ..runs.job_load import check_load
 from ..show.terminal.console import say, to_stderr
 from ..show.terminal.documents import present
 from ..show.terminal.findings import print_diagnosis
 from ..show.terminal.progress import activity, progress
 from .accepted_kinds import require_kind
-from .arguments import AllowCode, Flag, Verbose, command_line, naming_options, read_quantity, usage_error
+from .arguments import AllowCode, Flag, Verbose, command_line, read_quantity, usage_error
 from .cluster_access import ANYBODY, AccessOptions
 from .exit_status import failure_text
-from .load_option import at_load_option, check_load_option
-from .preparation import load_runnable, opened
+from .option_names import with_options
+from .preparation import at_load_option, load_runnable, opened
 from .running_job_options import watching
 
 
@@ -80,14 +81,14 @@ def diagnose(
                 "diagnose",
                 f"{option} can be used only with --from-flink; add --from-flink, or remove {option}",
             )
-    check_load_option("diagnose", load)
+    check_load(load)
     if from_flink is not None:
         diagnosis = _of_flink(from_flink, job, latency, access, load)
     else:
         access.refuse_without_address("the job is read from a file")
         assert file is not None
         if kind is FileKind.SCENARIO or load != 1:
-            scenario = at_load_option("diagnose", load_runnable(file, allow_code=allow_code), load)
+            scenario = at_load_option(load_runnable(file, allow_code=allow_code), load)
             result = _run(scenario, file)
         else:
             result = load_result(file)
@@ -169,7 +170,7 @@ def _of_flink(
     cluster = access.cluster(place)
     recorder = Recorder(cluster)
     with watching(cluster, f"{cluster.name}: reading the job", always=True) as report:
-        diagnosis = diagnose_job(recorder, job, latency_s, watching=report, wording=naming_options)
+        diagnosis = diagnose_job(recorder, job, latency_s, watching=report, wording=with_options)
         try:
             imported = import_scenario(
                 recorder.replay(), job, overrides=Overrides(latency_s=latency_s or 0.0)
@@ -182,5 +183,5 @@ def _of_flink(
             return msgspec.structs.replace(
                 diagnosis, headroom=_headroom(imported.scenario, if_cpu_bound=imported.if_cpu_bound)
             )
-    result = _run(at_load_option("diagnose", imported.scenario, load))
+    result = _run(at_load_option(imported.scenario, load))
     return msgspec.structs.replace(_of_result(result, diagnosis.name), notes=diagnosis.notes)

@@ -16,8 +16,8 @@ from netstack import InputError, JobFailedError, SourceError
 from ..base.errors import MissingExtraError, OutputError, WorkerError
 from ..base.reading import one_line
 from ..show.terminal.console import say
-from .arguments import problems_of, with_options
 from .exit_status import BROKEN_PIPE, FAILED, MISTAKE, failure_text
+from .option_names import problems_of, with_options
 
 
 def report(error: BaseException) -> int:
@@ -31,7 +31,7 @@ def report(error: BaseException) -> int:
             return FAILED
         case InputError():
             for problem in problems_of(error):
-                say(with_options(problem))
+                say(problem)
         case AnnouncementError():
             say(f"netstack: {one_line(error)} ({', '.join(error.__notes__)})")
         case MissingExtraError():

@@ -20,9 +20,10 @@ from ..base.writing import prepare_folder
 from ..show.terminal.console import PAGE, say
 from ..show.terminal.documents import indented, present, write_files
 from ..show.terminal.forecast import print_forecast
-from .arguments import AllowCode, Flag, Verbose, command_line, read_quantity, with_options
+from .arguments import AllowCode, Flag, Verbose, command_line, read_quantity
 from .cluster_access import ANYBODY, AccessOptions
 from .job_to_run import OF_A_FILE, JobOptions, read_job, runner_of
+from .option_names import with_options
 from .running_job_options import say_assumptions
 
 DOCUMENT = "forecast.json"

@@ -19,12 +19,13 @@ from ..advise.sweeps.sweep import LocalProcesses, run_points
 from ..advise.sweeps.waves import RunPoints
 from ..base.file_kinds import FileKind, kind_of
 from ..flink import Imported
+from ..runs.job_load import check_load
 from ..show.terminal.console import say, to_stderr
 from ..show.terminal.progress import progress
-from .arguments import option_for, usage_error
+from .arguments import usage_error
 from .cluster_access import AccessOptions
-from .load_option import at_load_option, check_load_option
-from .preparation import load_runnable
+from .option_names import option_for
+from .preparation import at_load_option, load_runnable
 from .running_job_options import LoadOptions, ReadingOptions, read_flink
 
 
@@ -70,13 +71,13 @@ def read_job(
         UsageError: the options do not fit together.
         InputError: the job cannot be read.
     """
-    check_load_option(command, running.load)
+    check_load(running.load)
     load, running = running.load, replace(running, load=1.0)
     job = _read(command, file, running, access, allow_code)
     if load == 1:
         return job
-    if_cpu_bound = None if job.if_cpu_bound is None else at_load_option(command, job.if_cpu_bound, load)
-    scenario = at_load_option(command, job.scenario, load)
+    if_cpu_bound = None if job.if_cpu_bound is None else at_load_option(job.if_cpu_bound, load)
+    scenario = at_load_option(job.scenario, load)
     return job._replace(scenario=scenario, checkpoints=[], if_cpu_bound=if_cpu_bound)
 
 

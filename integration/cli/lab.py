@@ -24,8 +24,9 @@ from ..base.writing import prepare_file
 from ..flink import Answers, Imported, Recorder, Recording, import_scenario
 from ..show.terminal.console import print_line, say
 from ..storage.rocksdb import table_stores
-from .arguments import AllowCode, Flag, Several, Whole, check_policies, problems_of, usage_error
+from .arguments import AllowCode, Flag, Several, Whole, check_policies, usage_error
 from .cluster_access import ANYBODY, AccessOptions
+from .option_names import problems_of
 from .preparation import load_runnable, opened
 from .running_job_options import AS_READ, ReadingOptions, with_option_names, write_recording
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
@@ -35,6 +35,7 @@ from ..show.terminal.console import say, to_stderr
 from ..show.terminal.progress import activity
 from .accepted_kinds import require_kind
 from .arguments import Flag, usage_error
+from .option_names import Sets
 
 if TYPE_CHECKING:
     from ..storage.directory import DirectoryStorage
@@ -56,7 +57,7 @@ class Begin:
     """Start from the savepoint in this folder."""
     claim_mode: ClaimMode = ClaimMode.NO_CLAIM
     """Owner of the checkpoint afterwards: you (no-claim, legacy), or the run, which deletes it (claim)."""
-    allow_non_restored_state: Flag = False
+    allow_non_restored_state: Annotated[Flag, Sets("leaves_state_out")] = False
     """Ignore the state of vertices that the job no longer has, instead of refusing to start."""
 
 
@@ -245,3 +246,17 @@ def opened(scenario: Scenario, file: Path) -> Iterator[Scenario]:
             f"is {size}; this machine does not have enough memory for the job's buffers; make them smaller"
         )
         raise ScenarioError([f"{file}: flink.{OPTIONS['segment_bytes'].name}: {message}"]) from None
+
+
+def at_load_option(scenario: Scenario, load: float) -> Scenario:
+    """Return a scenario at a multiple of its load, the option ``--load``.
+
+    Raises:
+        UsageError: the load is not a number above 0.
+        JobFailedError: a source emits as fast as possible, and the run that shows its rate failed.
+    """
+    if load == 1:
+        return scenario
+    from ..advise.diagnose.headroom import with_load  # imported here, because pyarrow takes a while
+
+    return with_load(scenario, load)

@@ -27,14 +27,14 @@ from ..base.number_text import counted
 from ..base.reading import one_line
 from ..base.writing import prepare_folder
 from ..runs.emulating import emulate
+from ..runs.job_load import check_load
 from ..show.terminal.console import PAGE, say, to_stderr
 from ..show.terminal.documents import present
 from ..show.terminal.progress import Report, progress
 from ..show.terminal.run import TracePrinter, print_result
 from .arguments import AllowCode, Flag, Whole, command_line, usage_error
 from .exit_status import FAILED, failure_text
-from .load_option import at_load_option, check_load_option
-from .preparation import FROM_NOTHING, Begin, checkpoints_of, load_runnable, opened
+from .preparation import FROM_NOTHING, Begin, at_load_option, checkpoints_of, load_runnable, opened
 
 _MANY_CHANNELS = 10_000
 """With more channels than this, building the job takes seconds."""
@@ -86,9 +86,9 @@ def run(
         raise usage_error(
             "run", "--master can be used only with --on-spark; add --on-spark, or remove --master"
         )
-    check_load_option("run", load)
+    check_load(load)
     scenario = load_runnable(file, seed, stores=True, policy=policy, allow_code=allow_code)
-    scenario = at_load_option("run", scenario, load)
+    scenario = at_load_option(scenario, load)
     if out is not None:
         require("report", "netstack run --out")
     prepare_folder(out, PAGE)

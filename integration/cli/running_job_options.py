@@ -25,7 +25,8 @@ from ..flink.fit.job_options import EVERYWHERE
 from ..flink.fit.union_or_join import INPUT_KINDS
 from ..flink.recording import packed
 from ..show.terminal.console import print_assumptions, say, to_stderr
-from .arguments import Settings, Several, naming_options, warn_of_bare_numbers
+from .arguments import Settings, Several, warn_of_bare_numbers
+from .option_names import with_options
 
 _SILENT_S = 10.0
 """Seconds of work after which a line is printed, if stderr is no terminal."""
@@ -151,7 +152,7 @@ def say_assumptions(notes: Sequence[str]) -> None:
 
 def with_option_names(imported: Imported) -> Imported:
     """Return an import whose notes have option names in place of parameter names."""
-    return dataclasses.replace(imported, notes=list(map(naming_options, imported.notes)))
+    return dataclasses.replace(imported, notes=list(map(with_options, imported.notes)))
 
 
 def write_recording(recorder: Recorder, imported: Imported, recording: Path | None) -> None:

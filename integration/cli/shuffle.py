@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from time import perf_counter
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
 
 import msgspec
 from cyclopts import Parameter
@@ -52,6 +52,7 @@ from ..spark.shuffling.frame_partitions import read_in_partitions
 from ..spark.shuffling.pieces import Compression
 from ..spark.shuffling.reports import shuffle_statistics
 from .arguments import Flag, Settings, Several, Whole, require_some, usage_error, warn_of_bare_numbers
+from .option_names import Sets, usage_line
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -66,14 +67,6 @@ TASK_CORES = "spark.task.cpus"
 
 SLOTS_PER_CORE = 4
 """Maximum number of slots per core of a local Spark. Up to this limit, each partition has its own task."""
-
-_OPTIONS = {
-    "config: ": "--set ",
-    "num_partitions": "--partitions",
-    "max_memory": "--max-memory",
-    "compression": "--compression",
-}
-"""Options of this command, by the argument names with which messages of `shuffle_frame` begin."""
 
 
 class Options(NamedTuple):
@@ -102,7 +95,7 @@ class RoutingOptions:
     """Maximum memory for the rows of a task with several partitions, such as "256 mb"; by default 128 MiB."""
     compression: Compression | None = None
     """Compression of columns in transfer."""
-    settings: Settings = ()
+    settings: Annotated[Settings, Sets("config")] = ()
     """An option of Flink's network layer, or of Spark (spark...), as OPTION=VALUE; may be repeated."""
 
 
@@ -114,7 +107,7 @@ def shuffle(
     *,
     input: str,
     output: str,
-    partitions: Whole,
+    partitions: Annotated[Whole, Sets("num_partitions")],
     key: Several = (),
     format: Format | None = None,
     routing: RoutingOptions = AS_FLINK,
@@ -274,7 +267,7 @@ def _said_in_a_line(output: str) -> Iterator[None]:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("always", ShuffleWarning)
-            warnings.showwarning = lambda message, *_: say(_as_typed(str(message)))
+            warnings.showwarning = lambda message, *_: say(usage_line(str(message)))
             yield
     except BaseException as error:
         if not has_scheme(output):
@@ -282,18 +275,10 @@ def _said_in_a_line(output: str) -> Iterator[None]:
                 Path(output).expanduser().rmdir()
         if isinstance(error, ShuffleError):
             lines = str(error).splitlines()
-            raise UsageError([_as_typed(line) for line in lines]) from error
+            raise UsageError(lines) from error
         if is_from_spark(error):
             raise usage_error("shuffle", one_line(error)) from error
         if isinstance(error, SourceError):
             line = " ".join(str(error).split()).replace("with format", "with --format")
             raise usage_error("shuffle", line) from error
         raise
-
-
-def _as_typed(line: str) -> str:
-    """Return a message with arguments of `shuffle_frame` renamed as on the command line."""
-    for name, option in _OPTIONS.items():
-        if line.startswith(name):
-            line = option + line.removeprefix(name)
-    return f"netstack shuffle: {line}"

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -38,7 +36,6 @@ from .arguments import (
     Flag,
     Settings,
     Whole,
-    option_for,
     read_quantity,
     require_some,
     usage_error,
@@ -50,8 +47,6 @@ SEEDS_OF_CHECK, SEEDS_OF_PLAN = 3, 1
 RECORD_BYTES = 1000
 DOCUMENT = "size.json"
 PLAN_FILE = "plan.toml"
-_PARAMETERS = {"budget", "options", "parallelism", "record_bytes", "round_trip", "ship", "throughput"}
-"""Names of parameters with which messages begin, each set by an option of this command."""
 _REACHED = 0.99
 """A required throughput counts as reached if the consumer can read this share of it."""
 
@@ -114,8 +109,7 @@ def size(
     scenario = _of_numbers(options) if file is None else _of_file(file, options, allow_code)
     given = None if budget is None else _budget_bytes(budget, scenario.config.segment_bytes)
     prepare_folder(out, DOCUMENT, *([] if given is None else [PLAN_FILE]))
-    with _options_named():
-        job = size_job(scenario, options.record_bytes)
+    job = size_job(scenario, options.record_bytes)
     if options.throughput is not None:
         _warn_if_unreached(options.throughput, options.record_bytes or RECORD_BYTES, job)
     if given is not None:
@@ -129,21 +123,6 @@ def size(
     return 0
 
 
-@contextmanager
-def _options_named() -> Iterator[None]:
-    """Replace the parameter names at the beginning of errors by this command's options."""
-    try:
-        yield
-    except UsageError as error:
-        lines = []
-        for line in error.problems:
-            name, mark, rest = line.partition(":")
-            if name in _PARAMETERS:
-                line = f"{option_for(name)}{mark}{rest}"
-            lines.append("netstack size: " + re.sub(r"^options\.", "--set ", line))
-        raise UsageError(lines) from None
-
-
 def _of_numbers(options: SizingOptions) -> Scenario:
     version, problems = options.flink, []
     if options.throughput is None:
@@ -155,18 +134,17 @@ def _of_numbers(options: SizingOptions) -> Scenario:
         problems.append(f"netstack size: --flink is {version!r}; it must be {right}")
     if options.throughput is None or problems:
         raise UsageError(problems)
-    with _options_named():
-        return scenario_of_numbers(
-            Numbers(
-                throughput=options.throughput,
-                parallelism=options.parallelism or "1",
-                record_bytes=RECORD_BYTES if options.record_bytes is None else options.record_bytes,
-                ship=options.ship or "rebalance",
-                round_trip=options.round_trip,
-                preset=preset,
-                options=options.settings,
-            )
+    return scenario_of_numbers(
+        Numbers(
+            throughput=options.throughput,
+            parallelism=options.parallelism or "1",
+            record_bytes=RECORD_BYTES if options.record_bytes is None else options.record_bytes,
+            ship=options.ship or "rebalance",
+            round_trip=options.round_trip,
+            preset=preset,
+            options=options.settings,
         )
+    )
 
 
 def _of_file(file: Path, options: SizingOptions, allow_code: bool) -> Scenario:
@@ -179,8 +157,7 @@ def _of_file(file: Path, options: SizingOptions, allow_code: bool) -> Scenario:
     if extra:
         raise UsageError(extra)
     scenario = load_runnable(file, allow_code=allow_code)
-    with _options_named():
-        return with_settings(scenario, options.settings, options.round_trip)
+    return with_settings(scenario, options.settings, options.round_trip)
 
 
 def _budget_bytes(text: str, segment_bytes: int) -> int:
@@ -207,10 +184,7 @@ def _plan(
     scenario: Scenario, budget_bytes: int, seeds: int, record_bytes: int | None, *, check: bool
 ) -> BudgetPlan:
     most = most_runs(scenario, seeds, check=check)
-    with (
-        progress(f"{scenario.name}: emulating", most, "runs (at most)", to_stderr()) as report,
-        _options_named(),
-    ):
+    with progress(f"{scenario.name}: emulating", most, "runs (at most)", to_stderr()) as report:
         return plan_budget(
             scenario,
             budget_bytes,

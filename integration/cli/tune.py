@@ -51,11 +51,11 @@ from .arguments import (
     require_some,
     usage_error,
     warn_of_bare_numbers,
-    with_options,
 )
 from .cluster_access import ANYBODY, AccessOptions
 from .exit_status import FAILED
 from .job_to_run import OF_A_FILE, JobOptions, JobToRun, read_job, runner_of
+from .option_names import with_options
 from .running_job_options import say_assumptions
 
 _INTERVAL = {OPTIONS["checkpoint_interval_s"].name, *OPTIONS["checkpoint_interval_s"].former}

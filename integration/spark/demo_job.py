@@ -16,7 +16,6 @@ off and on.
 from __future__ import annotations
 
 import importlib.util
-import os
 import shutil
 import zipfile
 from collections import Counter
@@ -39,6 +38,7 @@ from netstack import (
     with_options,
 )
 
+from ..base.cache_files import cache_path
 from ..base.extras import how_to_install
 from ..base.writing import written_whole
 from .sources import SparkSource, open_spooled
@@ -200,7 +200,7 @@ def _two_digits(value: float) -> float:
 
 
 def flights_csv() -> Path:
-    """Return the path of the flights as a CSV file, unpacked into `cache_directory` at the first call.
+    """Return the path of the flights as a CSV file, unpacked into the cache at the first call.
 
     Several processes may call this at the same time.
 
@@ -208,7 +208,7 @@ def flights_csv() -> Path:
         SourceError: The package is missing or damaged, or the cache cannot be written.
     """
     archive = _archive()
-    target = cache_directory() / f"{PACKAGE}-{archive.stat().st_size}-{MEMBER}"
+    target = cache_path(f"{PACKAGE}-{archive.stat().st_size}-{MEMBER}")
     if not target.exists():
         try:
             target.parent.mkdir(parents=True, exist_ok=True)
@@ -227,12 +227,6 @@ def below_home(path: Path) -> Path:
     """Return a path below the user's home directory as one that begins with ``~``; other paths unchanged."""
     home = Path.home()
     return Path("~") / path.relative_to(home) if path.is_relative_to(home) else path
-
-
-def cache_directory() -> Path:
-    """Return the cache folder: ``$XDG_CACHE_HOME/netstack``, or ``~/.cache/netstack``."""
-    base = os.environ.get("XDG_CACHE_HOME")
-    return (Path(base) if base else Path.home() / ".cache") / "netstack"
 
 
 def _archive() -> Path:

@@ -34,12 +34,6 @@ def test_the_flights_are_unpacked_once(cache: Path) -> None:
     assert list(cache.iterdir()) == [path]
 
 
-def test_the_cache_follows_the_home_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("XDG_CACHE_HOME")
-    monkeypatch.setenv("HOME", str(tmp_path))
-    assert flights.cache_directory() == tmp_path / ".cache" / "netstack"
-
-
 def test_a_report_names_the_cache_without_the_home_directory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -24,7 +24,7 @@ from yaml.composer import Composer
 from yaml.resolver import Resolver
 
 from ...base.errors import FileError
-from ...base.reading import LARGEST_CONFIGURATION, one_line, read_user_text
+from ...base.reading import DEEPEST, LARGEST_CONFIGURATION, one_line, read_user_text
 from .flink_options import PARALLELISM, PROCESS_SIZE
 
 MOST_OPTIONS = 2_000
@@ -48,8 +48,6 @@ _KINDS = (*_OF_OPERATOR, "ConfigMap", "List")
 _DEEPEST_LIST = 8
 """Maximum nesting of manifests of kind List."""
 
-_DEEPEST = 100
-"""Maximum nesting of mappings and lists."""
 
 _MOST_EVENTS = 40_000
 """Maximum number of YAML events (names, values, begins and ends).
@@ -310,7 +308,7 @@ def _events(text: str) -> Iterator[yaml.Event]:
         if number > _MOST_EVENTS:
             raise yaml.YAMLError(f"it contains more than {_MOST_EVENTS:,} names and values")
         depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
-        if depth > _DEEPEST:
+        if depth > DEEPEST:
             raise RecursionError
         yield event
 

@@ -105,7 +105,7 @@ def with_settings(
         if assigned and assigned[0]:
             values[assigned[0]] = assigned[1]
         else:
-            problems.append(f"options: {text!r} is not an option; write it as OPTION=VALUE")
+            problems.append(f"options.{text}: has no value; write it as OPTION=VALUE")
     config = read_options(Section(values, "options.", problems), scenario.config)
     link = scenario.link
     if round_trip is not None:

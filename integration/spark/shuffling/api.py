@@ -438,7 +438,7 @@ def transport_config(config: Config, count: int) -> TransportConfig:
         limits = ConnectionLimits(keep_alive_s=network.heartbeat_timeout_s)
         settings = TransportConfig(network=network, limits=limits)
     problems = [*option_problems(settings.network), *policy_problems(settings.network)]
-    _refuse([f"{key.removeprefix('flink.')}: {text}" for key, text in problems])
+    _refuse([f"config.{key.removeprefix('flink.')}: {text}" for key, text in problems])
     _require_memory(settings, count)
     _warn_of_idle(settings.network)
     return settings
@@ -485,7 +485,7 @@ def _parsed(config: object, count: int) -> NetworkConfig:
     if strange:
         raise ShuffleError(f"config: {strange[0]!r} is not the name of an option; names must be text")
     problems: list[str] = []
-    network = read_options(Section(config, "", problems), base)
+    network = read_options(Section(config, "config.", problems), base)
     _refuse(problems)
     return network if "segment_bytes" in network.given else _with_very_large_segments(network, count)
 
@@ -501,7 +501,7 @@ def _with_very_large_segments(network: NetworkConfig, count: int) -> NetworkConf
 
 def _refuse(problems: list[str]) -> None:
     if problems:
-        raise ShuffleError("\n".join(f"config: {problem}" for problem in problems))
+        raise ShuffleError("\n".join(problems))
 
 
 def _require_memory(config: TransportConfig, count: int) -> None:
@@ -514,11 +514,11 @@ def _require_memory(config: TransportConfig, count: int) -> None:
         name = OPTIONS["network_memory_max_bytes"].name
         needed = format_size(least * network.segment_bytes)
         raise ShuffleError(
-            f"config: {name}: is too little for {count} partitions; it must be at least {needed}"
+            f"config.{name}: is too little for {count} partitions; it must be at least {needed}"
         )
 
 
 def _warn_of_idle(network: NetworkConfig) -> None:
     idle = sorted(OPTIONS[field].name for field in network.given - EFFECTIVE)
     if idle:
-        warnings.warn(f"config: {', '.join(idle)}: has no effect in a shuffle", ShuffleWarning, stacklevel=4)
+        warnings.warn(f"config.{', '.join(idle)}: has no effect in a shuffle", ShuffleWarning, stacklevel=4)

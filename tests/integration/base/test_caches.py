@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from integration.base.cache_files import cache_folder, cached_text
+from integration.base.cache_files import cache_folder, cache_path, cached_text
 
 
 class Maker:
@@ -58,3 +58,9 @@ def test_no_home_is_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     assert list(tmp_path.iterdir()) == []
     monkeypatch.setenv("HOME", str(tmp_path))
     assert cache_folder("a", "b") == tmp_path / ".cache" / "netstack" / "a" / "b"
+
+
+def test_the_cache_follows_the_home_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert cache_path() == tmp_path / ".cache" / "netstack"

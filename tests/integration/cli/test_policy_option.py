@@ -116,8 +116,8 @@ def test_a_file_alone_has_no_code_run(code, capsys, command, form) -> None:
     out, err = capsys.readouterr()
     assert out == ""
     assert err == (
-        f"{file}: policy: '{CODE}' is code, and a file must not run code by itself; give it as --policy, "
-        "or give --allow-code if you trust the file\n"
+        f"{file}: policy: '{CODE}' is code, and a file must not run code by itself; "
+        "give --allow-code if you trust the file\n"
     )
     assert not code.exists()
 

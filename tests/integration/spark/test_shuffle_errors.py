@@ -83,10 +83,10 @@ ARGUMENTS: list[tuple[list[Any], dict[str, Any], str]] = [
         r"bounds\[1\] is \(1, 4\), which is not above the previous bound, ",
     ),
     (["m"], {"ship": "range", "bounds": [{}]}, r"bounds\[0\] is {}, which is not a value of type map"),
-    (["id"], {"config": {"segment-size": 1}}, f"config: segment-size: .*did you mean .*{SEGMENT}"),
-    (["id"], {"config": {SEGMENT: "much"}}, f"config: {SEGMENT}: .*it must be"),
-    (["id"], {"config": {SEGMENT: "3 kb"}}, f"config: {SEGMENT}: is 3 kb; it must be a power of two"),
-    (["id"], {"config": {NETWORK_MAX: "64 kb"}}, f"config: {NETWORK_MAX}: is too little for 3 partitions"),
+    (["id"], {"config": {"segment-size": 1}}, f"config.segment-size: .*did you mean .*{SEGMENT}"),
+    (["id"], {"config": {SEGMENT: "much"}}, f"config.{SEGMENT}: .*it must be"),
+    (["id"], {"config": {SEGMENT: "3 kb"}}, f"config.{SEGMENT}: is 3 kb; it must be a power of two"),
+    (["id"], {"config": {NETWORK_MAX: "64 kb"}}, f"config.{NETWORK_MAX}: is too little for 3 partitions"),
     (["id"], {"config": {7: "x"}}, "config: 7 is not the name of an option"),
     (["id"], {"config": ["a"]}, "config is a list; it must be a mapping"),
 ]
@@ -105,7 +105,10 @@ def test_what_makes_no_sense_is_refused(
 def test_each_wrong_option_has_a_line(frame: DataFrame) -> None:
     with pytest.raises(ShuffleError) as raised:
         shuffle(frame, "id", config={"nothing.like.it": 1, SEGMENT: -1})
-    assert [line.split(": ")[1] for line in str(raised.value).splitlines()] == ["nothing.like.it", SEGMENT]
+    assert [line.split(": ")[0] for line in str(raised.value).splitlines()] == [
+        "config.nothing.like.it",
+        f"config.{SEGMENT}",
+    ]
 
 
 @pytest.mark.spark
@@ -232,7 +235,7 @@ def test_rows_before_the_connection_are_bounded_by_the_network_memory() -> None:
 
 def test_options_without_effect_are_warned_of() -> None:
     with pytest.warns(
-        ShuffleWarning, match=r"config: execution\.checkpointing\.interval: has no effect in a shuffle"
+        ShuffleWarning, match=r"config.execution\.checkpointing\.interval: has no effect in a shuffle"
     ):
         transport_config({"execution.checkpointing.interval": "1 s", SEGMENT: "32 kb"}, 2)
     with warnings.catch_warnings():

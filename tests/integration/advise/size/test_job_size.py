@@ -351,7 +351,10 @@ def test_the_command_writes_its_figures(tmp_path, capsys) -> None:
             ["--throughput", "1 MB/s", "--ship", "hsh"],
             "netstack size: --ship: 'hsh' is unknown; did you mean 'hash'",
         ),
-        (["--throughput", "1 MB/s", "--set", "x"], "netstack size: --set: 'x' is not an option"),
+        (
+            ["--throughput", "1 MB/s", "--set", "x"],
+            "netstack size: --set x: has no value; write it as OPTION=VALUE",
+        ),
         (
             ["--throughput", "1 MB/s", "--set", "x=1"],
             "netstack size: --set x: no version of Flink that netstack knows has this option",
@@ -408,7 +411,7 @@ def test_all_mistakes_are_named_at_once_by_their_options(capsys: pytest.CaptureF
         "--parallelism",
         "--throughput",
         "--ship",
-        "--set",
+        "--set x",
         "--set y",
         "--round-trip",
         "vertices.source.source.record_bytes",
