@@ -74,7 +74,7 @@ Runs = Mapping[str, Sequence[Steady]]
 """Measured windows by column name. If a column has several, one per seed, their median is drawn."""
 
 
-class Text(NamedTuple):
+class DrawnText(NamedTuple):
     """A text as drawn, possibly shortened, and the full text."""
 
     drawn: str
@@ -110,9 +110,9 @@ class Box(NamedTuple):
 class DrawnVertex(NamedTuple):
     """A vertex in the graph."""
 
-    name: Text
+    name: DrawnText
     subtasks: str
-    placement: Text
+    placement: DrawnText
     box: Box
     rows: Sequence[FigureRow]
     spoken: str
@@ -136,7 +136,7 @@ class JobGraph(NamedTuple):
     height: float
     scale: float
     """Size in a page as a share of `width` and `height`."""
-    columns: Sequence[tuple[Text, float]]
+    columns: Sequence[tuple[DrawnText, float]]
     """The names of the runs, each with the right edge of its column."""
     vertices: Sequence[DrawnVertex]
     edges: Sequence[DrawnEdge]
@@ -297,9 +297,9 @@ def _vertex(vertex: Vertex, figures: Sequence[_Figure], runs: Runs, box: Box) ->
     )
 
 
-def _text(text: str, cells: int) -> Text:
+def _text(text: str, cells: int) -> DrawnText:
     """Shorten a text to a width in terminal cells. Wide characters count twice."""
     whole = shown(text)
     if cell_len(whole) <= cells:
-        return Text(whole, whole)
-    return Text(chop_cells(whole, cells - 1)[0] + _CUT, whole)
+        return DrawnText(whole, whole)
+    return DrawnText(chop_cells(whole, cells - 1)[0] + _CUT, whole)

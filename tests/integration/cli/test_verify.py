@@ -11,10 +11,10 @@ from integration.cli.app import main
 from integration.cli.exit_status import FAILED, MISTAKE
 from integration.show.terminal.console import WIDTH
 from tests.integration.advise.tune.changed_job import AFTER, BEFORE, cluster, write_change
-from tests.integration.flink.flink_cluster import Cluster
+from tests.integration.flink.flink_cluster import ReplayedCluster
 
 
-def command(folder: Path, made: Cluster | None = None) -> list[str]:
+def command(folder: Path, made: ReplayedCluster | None = None) -> list[str]:
     package, recorded = folder / "change" / "change.json", folder / "after.json"
     package.parent.mkdir()
     write_change(package, recorded, made)
@@ -47,7 +47,7 @@ def test_the_verdict_is_the_first_line_above_a_table_of_three_states(
     ids=["not kept", "not judged"],
 )
 def test_the_exit_status_is_one_unless_the_promise_is_kept(
-    made: Cluster, verdict: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    made: ReplayedCluster, verdict: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main([*command(tmp_path, made), "--json"]) == FAILED
     found = json.loads(capsys.readouterr().out)

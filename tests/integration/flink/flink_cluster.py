@@ -37,7 +37,7 @@ def _text_of(name: str) -> bytes:
     return gzip.decompress((RECORDINGS / f"{name}.json.gz").read_bytes())
 
 
-class Cluster:
+class ReplayedCluster:
     """Answers to paths; a metric of a subtask gets its next recorded value with each request."""
 
     def __init__(self, document: dict[str, Any]) -> None:
@@ -116,7 +116,7 @@ class Cluster:
 class Unserved:
     """A cluster that is asked without a server, where many imports are made and none is about HTTP."""
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: ReplayedCluster) -> None:
         self.name = "http://cluster:8081"
         self._cluster = cluster
         self._now_s = 0.0
@@ -140,7 +140,7 @@ class Unserved:
 
 
 @contextmanager
-def serving(cluster: Cluster, tls: ssl.SSLContext | None = None) -> Iterator[Cluster]:
+def serving(cluster: ReplayedCluster, tls: ssl.SSLContext | None = None) -> Iterator[ReplayedCluster]:
     """A server that answers as the cluster does, while the block runs; with `tls`, over HTTPS."""
 
     class Handler(Quiet, BaseHTTPRequestHandler):
@@ -186,9 +186,9 @@ def shakes_hands(connection: socket.socket) -> bool:
 
 
 @contextmanager
-def replayed(name: str) -> Iterator[Cluster]:
+def replayed(name: str) -> Iterator[ReplayedCluster]:
     """A recorded cluster that can be asked."""
-    with serving(Cluster(recording(name))) as cluster:
+    with serving(ReplayedCluster(recording(name))) as cluster:
         yield cluster
 
 

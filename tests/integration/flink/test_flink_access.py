@@ -23,7 +23,7 @@ from integration.cli.cluster_access import AccessOptions
 from integration.flink import Access, FlinkRestError, LiveCluster, import_scenario
 from integration.flink.http.client import MOST_RETRIES, PAUSES_S, RestClient
 from netstack import InputError
-from tests.integration.flink.flink_cluster import NAMES, Cluster, recording, serving
+from tests.integration.flink.flink_cluster import NAMES, ReplayedCluster, recording, serving
 from tests.integration.flink.test_flink_client import answering, sent
 
 SECRET = "s3cr3t-t0k3n"
@@ -60,8 +60,8 @@ def files_of(certificate: trustme.LeafCert, folder: Path) -> tuple[Path, Path]:
 
 
 @contextmanager
-def secured(tls: ssl.SSLContext | None = None) -> Iterator[Cluster]:
-    with serving(Cluster(recording(NAMES[0])), tls) as cluster:
+def secured(tls: ssl.SSLContext | None = None) -> Iterator[ReplayedCluster]:
+    with serving(ReplayedCluster(recording(NAMES[0])), tls) as cluster:
         yield cluster
 
 

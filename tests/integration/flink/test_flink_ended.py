@@ -10,14 +10,14 @@ from integration.advise.diagnose.diagnosis import UNDECIDED, Diagnosis
 from integration.advise.diagnose.flink_job import diagnose_job
 from integration.cli.app import main
 from integration.flink import FlinkRestError, import_scenario
-from tests.integration.flink.flink_cluster import NAMES, Cluster, recording, serving
+from tests.integration.flink.flink_cluster import NAMES, ReplayedCluster, recording, serving
 
 ENDED_MS = 1500
 
 
-def history_server(name: str = NAMES[0]) -> Cluster:
+def history_server(name: str = NAMES[0]) -> ReplayedCluster:
     """Return a cluster that answers as a history server, about a job that ended soon after the recording."""
-    cluster = Cluster(recording(name))
+    cluster = ReplayedCluster(recording(name))
     path = f"/jobs/{cluster.job}"
     job = cluster.answers[path]
     job |= {"state": "FINISHED", "end-time": job["now"] + ENDED_MS, "now": job["now"] + 10**9}
@@ -31,7 +31,7 @@ def history_server(name: str = NAMES[0]) -> Cluster:
     return cluster
 
 
-def without_totals(cluster: Cluster) -> Cluster:
+def without_totals(cluster: ReplayedCluster) -> ReplayedCluster:
     """Remove the counters of all subtasks from the answers."""
     for path, answer in cluster.answers.items():
         if re.search(r"/vertices/\w+$", path):
@@ -40,7 +40,7 @@ def without_totals(cluster: Cluster) -> Cluster:
     return cluster
 
 
-def diagnosed(cluster: Cluster) -> Diagnosis:
+def diagnosed(cluster: ReplayedCluster) -> Diagnosis:
     with serving(cluster):
         return diagnose_job(cluster.url)
 
@@ -59,7 +59,7 @@ def test_what_is_kept_of_a_job_is_told() -> None:
     ran_ms = job["end-time"] - job["timestamps"]["RUNNING"]
     assert (window.from_s, window.to_s) == (0.0, pytest.approx(ran_ms / 1e3, abs=0.01))
     assert window.verdict == "operator bound, at stage1"
-    with serving(Cluster(recording(NAMES[0]))) as running:
+    with serving(ReplayedCluster(recording(NAMES[0]))) as running:
         (live,) = diagnose_job(running.url, watch_s=0.0).windows
     delays = "long-start-delay"
     assert window.checkpoints == live.checkpoints == 8
@@ -125,7 +125,7 @@ def test_one_of_several_jobs_has_to_be_named() -> None:
 
 
 def test_a_running_job_goes_before_one_that_has_ended() -> None:
-    cluster = Cluster(recording(NAMES[0]))
+    cluster = ReplayedCluster(recording(NAMES[0]))
     other = {"jid": "0" * 32, "name": "other", "state": "FINISHED"}
     cluster.answers["/jobs/overview"]["jobs"].append(other)
     with serving(cluster):

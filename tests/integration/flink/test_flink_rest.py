@@ -21,17 +21,24 @@ from netstack import (
     read_scenario,
     scenario_document,
 )
-from tests.integration.flink.flink_cluster import NAMES, Cluster, Unserved, recording, replayed, serving
+from tests.integration.flink.flink_cluster import (
+    NAMES,
+    ReplayedCluster,
+    Unserved,
+    recording,
+    replayed,
+    serving,
+)
 
 ON1S, ON1S_OF_1X, DEPTH2 = NAMES
 
 
-def read(cluster: Cluster, **keywords) -> Imported:
+def read(cluster: ReplayedCluster, **keywords) -> Imported:
     """Import from a cluster that is asked without a server."""
     return import_scenario(Unserved(cluster), watch_s=7.5, **keywords)
 
 
-def read_served(cluster: Cluster) -> Imported:
+def read_served(cluster: ReplayedCluster) -> Imported:
     """Import from a server, without waiting between samples."""
     return import_scenario(cluster.url, watch_s=7.5, pause=lambda seconds: None)
 
@@ -44,7 +51,7 @@ def name(request) -> str:
 def test_an_import_finds_again_what_the_job_was_started_with(name):
     truth = recording(name)
     arguments = truth["job_args"]
-    cluster = Cluster(recording(name))
+    cluster = ReplayedCluster(recording(name))
     scenario = read(cluster).scenario
     assert scenario.preset == f"flink-{truth['flink'][: truth['flink'].rindex('.')]}"
     assert [vertex.name for vertex in scenario.vertices] == ["source", "stage1", "stage2"][
@@ -69,7 +76,7 @@ def test_an_import_finds_again_what_the_job_was_started_with(name):
 
 def test_an_import_finds_the_options_again(name):
     truth = recording(name)
-    cluster = Cluster(recording(name))
+    cluster = ReplayedCluster(recording(name))
     scenario = read(cluster).scenario
     options = scenario_document(scenario)["flink"]
     # Only 2.x begins with small buffers; how that is said of 1.x is not the job's.
@@ -102,7 +109,7 @@ def test_an_import_shows_what_the_job_shows():
 def test_an_imported_scenario_as_toml_loads_back_to_it(name, tmp_path):
     from netstack import scenario_toml
 
-    cluster = Cluster(recording(name))
+    cluster = ReplayedCluster(recording(name))
     imported = read(cluster)
     text = scenario_toml(imported.scenario, imported.notes)
     assert read_scenario(tomllib.loads(text)) == imported.scenario
@@ -111,14 +118,14 @@ def test_an_imported_scenario_as_toml_loads_back_to_it(name, tmp_path):
 
 
 def test_what_cannot_be_read_is_noted():
-    cluster = Cluster(recording(ON1S_OF_1X))
+    cluster = ReplayedCluster(recording(ON1S_OF_1X))
     notes = read(cluster).notes
     assert [" ".join(note.split(" ")[:2]) for note in notes] == [
         "Latency between",
         "A buffer",
         "Checkpoints take",
     ]
-    cluster = Cluster(recording(ON1S_OF_1X))
+    cluster = ReplayedCluster(recording(ON1S_OF_1X))
     given = Overrides(latency_s=1e-4, options={"execution.buffer-timeout": "10 ms"})
     imported = read(cluster, overrides=given)
     assert [note.split(" ")[1] for note in imported.notes] == ["take"]
@@ -133,7 +140,7 @@ def test_overrides_replace_what_was_measured():
         rate={"source": 7.0},
         options={"heartbeat.timeout": "9 s"},
     )
-    cluster = Cluster(recording(DEPTH2))
+    cluster = ReplayedCluster(recording(DEPTH2))
     scenario = read(cluster, overrides=given).scenario
     source, stage1, stage2 = scenario.vertices
     assert (source.source.record_bytes, source.source.rates) == (100, (7.0,))
@@ -158,7 +165,7 @@ def test_overrides_replace_what_was_measured():
     ],
 )
 def test_an_override_that_fits_nothing_is_refused(given, message):
-    cluster = Cluster(recording(ON1S))
+    cluster = ReplayedCluster(recording(ON1S))
     with pytest.raises(InputError) as caught:
         read(cluster, overrides=given)
     assert caught.value.problems[0].startswith(message)
@@ -180,9 +187,9 @@ def _without_the_past(imported: Imported) -> list[Vertex]:
     ],
 )
 def test_a_missing_path_costs_only_what_it_would_have_told(part, still):
-    cluster = Cluster(recording(ON1S))
+    cluster = ReplayedCluster(recording(ON1S))
     whole = read(cluster)
-    cluster = Cluster(recording(ON1S))
+    cluster = ReplayedCluster(recording(ON1S))
     assert cluster.forget(part.format(job=cluster.job))
     rest = read(cluster)
     assert _without_the_past(rest) == _without_the_past(whole)
@@ -192,7 +199,7 @@ def test_a_missing_path_costs_only_what_it_would_have_told(part, still):
 
 
 def test_without_a_list_of_metrics_the_totals_of_the_vertex_stand_in():
-    cluster = Cluster(recording(ON1S))
+    cluster = ReplayedCluster(recording(ON1S))
     cluster.forget(f"{cluster.vertex('stage1')}/subtasks/0/metrics")
     imported = read(cluster)
     stage = imported.scenario.vertices[1]
@@ -203,7 +210,7 @@ def test_without_a_list_of_metrics_the_totals_of_the_vertex_stand_in():
 
 
 def test_without_the_details_of_vertices_task_managers_are_noted():
-    cluster = Cluster(recording(ON1S))
+    cluster = ReplayedCluster(recording(ON1S))
     for vertex in ("source", "stage1"):
         del cluster.answers[f"/jobs/{cluster.job}/vertices/{cluster.vertex(vertex)}"]
     imported = read(cluster)
@@ -212,7 +219,7 @@ def test_without_the_details_of_vertices_task_managers_are_noted():
 
 
 def test_names_are_listed_from_subtask_0_and_values_read_of_each():
-    cluster = Cluster(recording(ON1S))
+    cluster = ReplayedCluster(recording(ON1S))
     read(cluster)
     lists = [path for path in cluster.asked if path.endswith("/subtasks/0/metrics")]
     others = [path for path in cluster.asked if path.endswith("/subtasks/1/metrics")]
@@ -220,7 +227,7 @@ def test_names_are_listed_from_subtask_0_and_values_read_of_each():
 
 
 def test_flink_2_3_is_read_with_its_own_defaults_and_options() -> None:
-    cluster = Cluster(recording("flink-2.3.0_wordcount_on1s"))
+    cluster = ReplayedCluster(recording("flink-2.3.0_wordcount_on1s"))
     cluster.answers["/jobmanager/config"].append(
         {"key": "taskmanager.network.adaptive-partitioner.enabled", "value": "true"}
     )
@@ -235,7 +242,7 @@ def test_flink_2_3_is_read_with_its_own_defaults_and_options() -> None:
 @pytest.mark.parametrize("at_consumers", [False, True])
 def test_checkpoints_during_recovery_are_imported_with_the_option_that_they_need(at_consumers: bool) -> None:
     unaligned = "execution.checkpointing.unaligned"
-    cluster = Cluster(recording("flink-2.3.0_wordcount_on1s"))
+    cluster = ReplayedCluster(recording("flink-2.3.0_wordcount_on1s"))
     cluster.answers["/jobmanager/config"] += [
         {"key": f"{unaligned}.during-recovery.enabled", "value": "true"},
         {"key": f"{unaligned}.recover-output-on-downstream.enabled", "value": str(at_consumers).lower()},
@@ -250,14 +257,14 @@ class TestWhatJobsDo:
     """Recordings with other counts: what the emulated job has to look like then."""
 
     def test_a_source_that_idles_emits_at_its_rate(self):
-        cluster = Cluster(recording(ON1S))
+        cluster = ReplayedCluster(recording(ON1S))
         for subtask in (0, 1):
             cluster.change_metrics("source", subtask, _paced)
         scenario = read(cluster).scenario
         assert scenario.vertices[0].source.rates == (100.0,)
 
     def test_a_source_that_never_idles_would_emit_more_without_back_pressure(self):
-        cluster = Cluster(recording(ON1S))
+        cluster = ReplayedCluster(recording(ON1S))
         cluster.change_metrics("source", 1, _half_held)
         scenario = read(cluster).scenario
         assert scenario.vertices[0].source.rates == (0.0, 200.0)
@@ -269,7 +276,7 @@ class TestWhatJobsDo:
                 metric
             )
 
-        cluster = Cluster(recording(DEPTH2))
+        cluster = ReplayedCluster(recording(DEPTH2))
         cluster.change_metrics("stage2", 0, idler)
         scenario = read(cluster).scenario
         stage = scenario.vertices[2]
@@ -282,7 +289,7 @@ class TestWhatJobsDo:
             quarter = value / 4 if metric in ("accumulateBusyTimeMs", "numRecordsIn", "numBytesIn") else None
             return 12000 + 1196 * number if metric == "accumulateIdleTimeMs" else quarter
 
-        cluster = Cluster(recording(DEPTH2))
+        cluster = ReplayedCluster(recording(DEPTH2))
         cluster.change_metrics("stage2", 0, rare)
         cluster.ship("stage2", "HASH")
         scenario = read(cluster).scenario
@@ -295,7 +302,7 @@ class TestWhatJobsDo:
         def tenth(metric: str, value: float, number: int) -> float | None:
             return value / 10 if metric == "numRecordsOut" else None
 
-        cluster = Cluster(recording(DEPTH2))
+        cluster = ReplayedCluster(recording(DEPTH2))
         for subtask in (0, 1):
             cluster.change_metrics("stage1", subtask, tenth)
         scenario = read(cluster).scenario
@@ -303,7 +310,7 @@ class TestWhatJobsDo:
         assert scenario.edges[1].fraction == 1
 
     def test_subtasks_run_where_they_run(self):
-        cluster = Cluster(recording(DEPTH2))
+        cluster = ReplayedCluster(recording(DEPTH2))
         for vertex, managers in (("stage1", ("tm9", "tm9")), ("stage2", ("tm9", "tm3"))):
             path = f"/jobs/{cluster.job}/vertices/{cluster.vertex(vertex)}"
             for subtask, manager in zip(cluster.answers[path]["subtasks"], managers, strict=True):
@@ -317,7 +324,7 @@ class TestWhatJobsDo:
             """A hundred records every fourth look, which are two seconds apart."""
             return 1000 + 100 * (number // 4) if metric == "numRecordsOut" else None
 
-        cluster = Cluster(recording(DEPTH2))
+        cluster = ReplayedCluster(recording(DEPTH2))
         for subtask in (0, 1):
             cluster.change_metrics("stage1", subtask, fires)
         cluster.describe("stage1", "Window(TumblingEventTimeWindows(7000), EventTimeTrigger)")
@@ -330,7 +337,7 @@ class TestWhatJobsDo:
                 return 10_000 + 200 * number
             return _paced(metric, value, number)
 
-        cluster = Cluster(recording(ON1S))
+        cluster = ReplayedCluster(recording(ON1S))
         for subtask in (0, 1):
             cluster.change_metrics("source", subtask, steps)
         source = read(cluster).scenario.vertices[0].source
@@ -338,7 +345,7 @@ class TestWhatJobsDo:
         assert source.rates[0] * source.burst_s == pytest.approx(200)
 
     def test_unreadable_and_ignored_options_are_noted(self):
-        cluster = Cluster(recording(ON1S))
+        cluster = ReplayedCluster(recording(ON1S))
         cluster.answers["/jobmanager/config"] += [
             {"key": "taskmanager.network.memory.floating-buffers-per-gate", "value": "3"},
             {"key": "taskmanager.memory.segment-size", "value": "lots"},
@@ -354,14 +361,14 @@ class TestWhatJobsDo:
         ]
 
     def test_flink_1_obeys_the_numbers_of_buffers(self):
-        cluster = Cluster(recording(ON1S_OF_1X))
+        cluster = ReplayedCluster(recording(ON1S_OF_1X))
         option = {"key": "taskmanager.network.memory.floating-buffers-per-gate", "value": "3"}
         cluster.answers["/jobmanager/config"].append(option)
         scenario = read(cluster).scenario
         assert scenario.config.floating_buffers_per_gate == 3
 
     def test_the_job_s_own_checkpoint_settings_go_before_the_cluster_s(self):
-        cluster = Cluster(recording(ON1S))
+        cluster = ReplayedCluster(recording(ON1S))
         told = cluster.answers[f"/jobs/{cluster.job}/checkpoints/config"]
         told.update(interval=30000, unaligned_checkpoints=True, aligned_checkpoint_timeout=5000)
         scenario = read(cluster).scenario
@@ -371,7 +378,7 @@ class TestWhatJobsDo:
         assert scenario.duration_s - scenario.warmup_s == 240
 
     def test_the_network_memory_of_task_managers_is_theirs(self):
-        cluster = Cluster(recording(ON1S))
+        cluster = ReplayedCluster(recording(ON1S))
         shared = read(cluster)
         cluster.answers["/taskmanagers/tm1"]["metrics"]["nettyShuffleMemorySegmentsTotal"] = 300
         cluster.answers["/taskmanagers/tm1"]["allocatedSlots"] = [{"jobId": "another"}]
@@ -392,7 +399,7 @@ class TestWhatJobsDo:
         assert any("network memory of the task managers is not reported" in note for note in untold.notes)
 
     def test_an_unknown_ship_strategy_is_noted(self):
-        cluster = Cluster(recording(ON1S))
+        cluster = ReplayedCluster(recording(ON1S))
         plan = cluster.answers[f"/jobs/{cluster.job}/plan"]["plan"]
         next(node for node in plan["nodes"] if "inputs" in node)["inputs"][0]["ship_strategy"] = "CUSTOM"
         imported = read(cluster)
@@ -400,7 +407,7 @@ class TestWhatJobsDo:
         assert "source -> stage1 ships by CUSTOM; assuming rebalance." in imported.notes
 
     def test_metrics_that_stand_still_say_nothing_of_now(self):
-        cluster = Cluster(recording(ON1S))
+        cluster = ReplayedCluster(recording(ON1S))
         for path in [path for path in cluster.answers if path.endswith("?get=*")]:
             cluster.answers[path] = cluster.answers[path][:1]
         imported = read(cluster)
@@ -413,7 +420,7 @@ class TestWhatJobsDo:
         def over(metric: str, value: float, number: int) -> float | None:
             return {"numRecordsIn": 5000.0, "accumulateIdleTimeMs": 2000.0 * number}.get(metric)
 
-        cluster = Cluster(recording(ON1S))
+        cluster = ReplayedCluster(recording(ON1S))
         cluster.change_metrics("stage1", 1, over)
         notes = read(cluster).notes
         assert [note for note in notes if "records were seen" in note] == [
@@ -443,7 +450,7 @@ class TestWhatJobsDo:
             }
             return values.get(metric)
 
-        cluster = Cluster(recording(ON1S))
+        cluster = ReplayedCluster(recording(ON1S))
         for subtask in range(2):
             cluster.change_metrics("source", subtask, sparse)
             cluster.change_metrics("stage1", subtask, read_all)
@@ -463,7 +470,7 @@ class TestWhatJobsDo:
         assert sum(known(predicted)) == pytest.approx(sum(known(shown)), rel=0.05)
 
     def test_two_exchanges_between_the_same_vertices(self):
-        cluster = Cluster(recording(ON1S))
+        cluster = ReplayedCluster(recording(ON1S))
         plan = cluster.answers[f"/jobs/{cluster.job}/plan"]["plan"]
         inputs = next(node for node in plan["nodes"] if "inputs" in node)["inputs"]
         inputs.append(inputs[0] | {"num": 1})
@@ -507,7 +514,7 @@ class TestWhatCannotBeRead:
                 import_scenario(url)
 
     def test_an_address_that_is_not_flink_s(self):
-        cluster = Cluster(recording(ON1S))
+        cluster = ReplayedCluster(recording(ON1S))
         cluster.answers = {"/config": {"name": "something else"}}
         with serving(cluster), pytest.raises(FlinkRestError, match="does not report its version of Flink"):
             read_served(cluster)
@@ -520,16 +527,16 @@ class TestWhatCannotBeRead:
 
     @pytest.mark.parametrize("other", [{}, "text"], ids=repr)
     def test_answers_of_another_shape_end_in_an_error_or_in_a_scenario(self, other):
-        whole = Cluster(recording(ON1S))
+        whole = ReplayedCluster(recording(ON1S))
         for path in [path for path in whole.answers if "/details/" not in path or "/20/" in path]:
-            cluster = Cluster(recording(ON1S))
+            cluster = ReplayedCluster(recording(ON1S))
             cluster.answers[path] = [other] * 6 if path.endswith("?get=*") else other
             with suppress(InputError):
                 assert len(read(cluster).scenario.vertices) == 2
 
     def test_more_vertices_than_any_job_has(self):
         """Each would take requests of its own."""
-        cluster = Cluster(recording(ON1S))
+        cluster = ReplayedCluster(recording(ON1S))
         vertices = cluster.answers[f"/jobs/{cluster.job}"]["vertices"]
         vertices += [vertices[0] | {"id": str(number)} for number in range(999)]
         with pytest.raises(FlinkRestError, match=f"job {cluster.job}: has 1,001 vertices; at most 1,000 are"):
@@ -537,7 +544,7 @@ class TestWhatCannotBeRead:
         assert len(cluster.asked) == 3
 
     def test_of_many_jobs_a_message_names_the_first(self):
-        cluster = Cluster(recording(ON1S))
+        cluster = ReplayedCluster(recording(ON1S))
         jobs = cluster.answers["/jobs/overview"]["jobs"]
         jobs += [jobs[0] | {"jid": f"job {number}"} for number in range(1, 100)]
         with pytest.raises(
@@ -547,10 +554,10 @@ class TestWhatCannotBeRead:
 
     def test_a_job_that_is_not_there(self):
         with pytest.raises(FlinkRestError, match="has no job abc; the cluster"):
-            read(Cluster(recording(ON1S)), job="abc")
+            read(ReplayedCluster(recording(ON1S)), job="abc")
 
     def test_several_jobs(self):
-        cluster = Cluster(recording(ON1S))
+        cluster = ReplayedCluster(recording(ON1S))
         jobs = cluster.answers["/jobs/overview"]["jobs"]
         jobs.append(jobs[0] | {"jid": "other"})
         with pytest.raises(FlinkRestError, match=r"2 jobs are running\. Set job to one of these"):
@@ -558,7 +565,7 @@ class TestWhatCannotBeRead:
         assert read(cluster, job=cluster.job).measured.job == cluster.job
 
     def test_too_little_data(self):
-        cluster = Cluster(recording(ON1S))
+        cluster = ReplayedCluster(recording(ON1S))
         for vertex, subtask in (("source", 0), ("source", 1), ("stage1", 0), ("stage1", 1)):
             cluster.change_metrics(vertex, subtask, lambda metric, value, number: value / 1000)
         with pytest.raises(FlinkRestError) as caught:
@@ -581,7 +588,7 @@ class TestWhatCannotBeRead:
         ],
     )
     def test_a_job_that_does_not_run_to_the_end_of_the_watch(self, change, problem):
-        cluster = Cluster(recording(ON1S))
+        cluster = ReplayedCluster(recording(ON1S))
         _later(cluster, change)
         with pytest.raises(FlinkRestError, match=problem):
             read(cluster)
@@ -590,7 +597,7 @@ class TestWhatCannotBeRead:
         def anew(metric: str, value: float, number: int) -> float | None:
             return value / 50 if number >= 3 and metric.startswith("numRecords") else None
 
-        cluster = Cluster(recording(ON1S))
+        cluster = ReplayedCluster(recording(ON1S))
         cluster.change_metrics("stage1", 1, anew)
         with pytest.raises(FlinkRestError, match=" restarted while it was watched"):
             read(cluster)
@@ -609,27 +616,27 @@ class TestWhatCannotBeRead:
         ],
     )
     def test_a_job_that_cannot_be(self, change, problem):
-        cluster = Cluster(recording(ON1S))
+        cluster = ReplayedCluster(recording(ON1S))
         change(cluster.answers[f"/jobs/{cluster.job}"])
         with pytest.raises(FlinkRestError, match=problem):
             read(cluster)
 
     def test_a_job_without_an_exchange(self):
-        cluster = Cluster(recording(ON1S))
+        cluster = ReplayedCluster(recording(ON1S))
         cluster.answers[f"/jobs/{cluster.job}"]["vertices"].pop()
         cluster.answers[f"/jobs/{cluster.job}/plan"]["plan"]["nodes"].pop(0)
         with pytest.raises(FlinkRestError, match="has no exchange"):
             read(cluster)
 
     def test_a_want_of_counts_is_told_with_the_paths_that_would_have_had_them(self):
-        cluster = Cluster(recording(ON1S))
+        cluster = ReplayedCluster(recording(ON1S))
         cluster.forget("/vertices/")
         with pytest.raises(FlinkRestError, match="too little is known") as caught:
             read(cluster)
         assert "/vertices/" in caught.value.problems[-1]
 
 
-def _later(cluster: Cluster, change: dict[str, object] | None) -> None:
+def _later(cluster: ReplayedCluster, change: dict[str, object] | None) -> None:
     """Change the answer about the job, from the second time on; None: it is gone."""
     path, first = f"/jobs/{cluster.job}", cluster.answer
 

@@ -16,7 +16,7 @@ from integration.flink.http.client import RestClient
 from integration.flink.read.job import FlinkJob
 from integration.flink.read.sampling import Round, SubtaskSamples, check_all_go_on
 from netstack import CheckpointResult, GeneratorSpec, Scenario, Vertex, VertexCheckpoint
-from tests.integration.flink.flink_cluster import NAMES, RECORDINGS, Cluster, Unserved, recording
+from tests.integration.flink.flink_cluster import NAMES, RECORDINGS, ReplayedCluster, Unserved, recording
 from tests.integration.flink.test_flink_flows import edge_to, job
 
 NOISY = [0.95, 1.02, 1.06, 0.97, 1.0, 1.03, 0.94, 1.01, 1.05, 0.98, 1.02]
@@ -192,7 +192,7 @@ def test_waits_for_windows_that_fire_rarely_are_not_judged():
 
 
 def test_an_import_notes_a_cost_that_alternates():
-    cluster = Cluster(recording("flink-2.3.0_merge_off"))
+    cluster = ReplayedCluster(recording("flink-2.3.0_merge_off"))
 
     def alternating(name: str, value: float, number: int) -> float | None:
         if name != "numRecordsIn":
@@ -218,7 +218,7 @@ def test_what_fires_rarely_is_not_judged():
 
 
 def test_an_import_notes_a_change_first():
-    cluster = Cluster(recording(NAMES[0]))
+    cluster = ReplayedCluster(recording(NAMES[0]))
     cluster.let_queue_grow("stage1")
     imported = import_scenario(Unserved(cluster))
     assert imported.notes[:1] == imported.unsteady

@@ -17,7 +17,7 @@ from integration.lab.lab import Lab
 from integration.lab.messages import Change, Pause, Step
 from integration.lab.observed_flink import ObservedFlink, job_figures, predicted_of
 from integration.lab.server import LabServer
-from tests.integration.flink.flink_cluster import NAMES, Cluster, recording, replayed, serving
+from tests.integration.flink.flink_cluster import NAMES, ReplayedCluster, recording, replayed, serving
 from tests.integration.lab.test_lab_server import Browser, browsing
 
 RECORDED = Path(__file__).parents[3] / "docs/examples/wordcount_off.rest.json.gz"
@@ -25,12 +25,12 @@ SINK = "stage1"
 
 
 @pytest.fixture
-def cluster() -> Iterator[Cluster]:
+def cluster() -> Iterator[ReplayedCluster]:
     with replayed(NAMES[0]) as made:
         yield made
 
 
-def asked(cluster: Cluster) -> LiveCluster:
+def asked(cluster: ReplayedCluster) -> LiveCluster:
     """Return the cluster over HTTP, without waiting times."""
     return LiveCluster(cluster.url, sleep=lambda seconds: None)
 
@@ -43,20 +43,20 @@ def in_order(request: BaseHTTPRequestHandler) -> None:
     return None
 
 
-def job_of(cluster: Cluster) -> dict[str, Any]:
+def job_of(cluster: ReplayedCluster) -> dict[str, Any]:
     answer: dict[str, Any] = cluster.answers[f"/jobs/{cluster.job}"]
     return answer
 
 
-def begin_again(cluster: Cluster) -> None:
+def begin_again(cluster: ReplayedCluster) -> None:
     job_of(cluster)["timestamps"]["RUNNING"] += 1000
 
 
-def be(cluster: Cluster, state: str) -> None:
+def be(cluster: ReplayedCluster, state: str) -> None:
     cluster.answers["/jobs/overview"]["jobs"][0]["state"] = state
 
 
-def test_a_job_is_looked_at_as_it_was_read(cluster: Cluster) -> None:
+def test_a_job_is_looked_at_as_it_was_read(cluster: ReplayedCluster) -> None:
     imported = import_scenario(asked(cluster))
     cluster.answers = recording(NAMES[0])["answers"]
     cluster.rewind()
@@ -89,7 +89,9 @@ def test_a_job_is_looked_at_as_it_was_read(cluster: Cluster) -> None:
         ),
     ],
 )
-def test_a_job_that_is_another_is_told(change: Any, error: type, words: str, cluster: Cluster) -> None:
+def test_a_job_that_is_another_is_told(
+    change: Any, error: type, words: str, cluster: ReplayedCluster
+) -> None:
     watch = JobWatch(asked(cluster), import_scenario(asked(cluster)))
     watch.poll()
     change(cluster)
@@ -98,7 +100,7 @@ def test_a_job_that_is_another_is_told(change: Any, error: type, words: str, clu
     assert type(raised.value) is error
 
 
-def test_a_cluster_in_trouble_is_asked_again(cluster: Cluster) -> None:
+def test_a_cluster_in_trouble_is_asked_again(cluster: ReplayedCluster) -> None:
     watch = JobWatch(asked(cluster), import_scenario(asked(cluster)))
     cluster.refuse = out_of_order
     with pytest.raises(FlinkRestError, match="503") as raised:
@@ -108,7 +110,7 @@ def test_a_cluster_in_trouble_is_asked_again(cluster: Cluster) -> None:
     assert watch.poll().job == cluster.job
 
 
-def test_what_is_not_told_stays_unknown(cluster: Cluster) -> None:
+def test_what_is_not_told_stays_unknown(cluster: ReplayedCluster) -> None:
     def no_idle_time(name: str, value: float, number: int) -> float | None:
         return float("nan") if name in ("accumulateIdleTimeMs", "numRecordsIn") else None
 
@@ -152,7 +154,7 @@ def run_on(lab: Lab, step: Step | None = None) -> None:
 
 
 @asynccontextmanager
-async def served(cluster: Cluster) -> AsyncIterator[tuple[LabServer, Browser]]:
+async def served(cluster: ReplayedCluster) -> AsyncIterator[tuple[LabServer, Browser]]:
     """A lab of a running job, and a browser."""
     labs: list[Lab] = []
 
@@ -188,7 +190,7 @@ async def in_state(page: Any, state: str) -> dict[str, Any]:
             return message
 
 
-def test_a_page_sees_flink_and_what_is_predicted(cluster: Cluster) -> None:
+def test_a_page_sees_flink_and_what_is_predicted(cluster: ReplayedCluster) -> None:
     async def look() -> None:
         async with served(cluster) as (_, browser):
             page = await browser.open()
@@ -214,7 +216,7 @@ def test_a_page_sees_flink_and_what_is_predicted(cluster: Cluster) -> None:
     trio.run(look)
 
 
-def test_a_job_that_cannot_be_read_is_said_and_tried_again(cluster: Cluster) -> None:
+def test_a_job_that_cannot_be_read_is_said_and_tried_again(cluster: ReplayedCluster) -> None:
     async def look() -> None:
         be(cluster, "FAILING")
         async with served(cluster) as (_, browser):
@@ -230,7 +232,7 @@ def test_a_job_that_cannot_be_read_is_said_and_tried_again(cluster: Cluster) -> 
 
 
 def test_a_job_without_flink_is_not_read_again() -> None:
-    with serving(Cluster(recording(NAMES[0]))):
+    with serving(ReplayedCluster(recording(NAMES[0]))):
         server = LabServer(None)
         with pytest.raises(Exception, match="was not read from Flink"):
             server._answer_to('{"type": "read_again"}')

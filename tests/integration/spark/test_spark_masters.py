@@ -21,7 +21,7 @@ NO_EXECUTOR = (
 )
 
 
-class Cluster:
+class RunningSession:
     """A session on a cluster that began long ago, and its SparkContext in Java, as far as they are asked."""
 
     def __init__(self, slots: int, waits: str = "200ms") -> None:
@@ -30,7 +30,7 @@ class Cluster:
         self.slots = slots
         self.waits = waits
 
-    def sc(self) -> Cluster:
+    def sc(self) -> RunningSession:
         return self
 
     conf = resourceProfileManager = defaultResourceProfile = sc
@@ -57,15 +57,15 @@ class Cluster:
 )
 def test_a_cluster_that_gives_no_executor(check: Any, error: type[Exception]) -> None:
     with pytest.raises(error, match=NO_EXECUTOR):
-        check(Cluster(0), 4)
+        check(RunningSession(0), 4)
 
 
 def test_a_cluster_with_too_few_slots() -> None:
-    assert require_slots(Cluster(3), 4) == 3  # type: ignore[arg-type]
-    assert require_slots(Cluster(3), 2) == 2  # type: ignore[arg-type]
+    assert require_slots(RunningSession(3), 4) == 3  # type: ignore[arg-type]
+    assert require_slots(RunningSession(3), 2) == 2  # type: ignore[arg-type]
     with pytest.raises(SourceError, match=r"has slots for only 3; raise spark\.executor\.instances"):
-        require_slots_of_a_job(Cluster(3), 4)  # type: ignore[arg-type]
-    assert count_slots(Cluster(3), 3) == 3  # type: ignore[arg-type]
+        require_slots_of_a_job(RunningSession(3), 4)  # type: ignore[arg-type]
+    assert count_slots(RunningSession(3), 3) == 3  # type: ignore[arg-type]
 
 
 EXECUTOR_ENDED = (
@@ -84,7 +84,7 @@ EXECUTOR_ENDED = (
 def test_java_without_memory_names_the_option_that_gives_it_more(
     is_local: bool, message: str, setting: str
 ) -> None:
-    cluster = Cluster(4)
+    cluster = RunningSession(4)
     cluster.isLocal = lambda: is_local  # type: ignore[method-assign]
     assert failure_cause(RuntimeError(message), cluster) == (  # type: ignore[arg-type]
         "Spark's Java ran out of memory; a large row needs about 10 times its size there. Set "
@@ -106,7 +106,7 @@ def test_an_error_whose_text_is_gone_with_java_has_a_cause(
     monkeypatch: pytest.MonkeyPatch, exit_status: int, cause: str
 ) -> None:
     monkeypatch.setattr("integration.spark.failure_causes.java_exit_status", lambda wait_s: exit_status)
-    assert failure_cause(UnreadableError(), Cluster(4)).startswith(cause)  # type: ignore[arg-type]
+    assert failure_cause(UnreadableError(), RunningSession(4)).startswith(cause)  # type: ignore[arg-type]
 
 
 class ReadableOnceError(Py4JJavaError):
@@ -123,12 +123,12 @@ class ReadableOnceError(Py4JJavaError):
 
 def test_an_error_is_read_once_as_java_may_end_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("integration.spark.failure_causes.java_exit_status", lambda wait_s: 52)
-    cause = failure_cause(ReadableOnceError(), Cluster(4))  # type: ignore[arg-type]
+    cause = failure_cause(ReadableOnceError(), RunningSession(4))  # type: ignore[arg-type]
     assert cause.startswith("Spark's Java ran out of memory; ")
 
 
 def test_java_may_end_once_its_error_has_been_read() -> None:
-    cluster = Cluster(4)
+    cluster = RunningSession(4)
 
     def is_local() -> bool:
         raise ConnectionRefusedError("[Errno 111] Connection refused")
@@ -139,7 +139,7 @@ def test_java_may_end_once_its_error_has_been_read() -> None:
 
 
 def test_tasks_of_more_cores_than_this_machine_gives_cannot_run() -> None:
-    cluster = Cluster(0)
+    cluster = RunningSession(0)
     cluster.isLocal = lambda: True  # type: ignore[method-assign]
     with pytest.raises(
         ShuffleError,

@@ -38,7 +38,7 @@ from netstack import (
     to_json,
     with_options,
 )
-from tests.integration.flink.flink_cluster import NAMES, Cluster, Unserved, recording, replayed
+from tests.integration.flink.flink_cluster import NAMES, ReplayedCluster, Unserved, recording, replayed
 
 REFERENCES = Path(__file__).parents[3] / "data" / "flink-reference"
 
@@ -292,7 +292,7 @@ def test_a_real_flink_job_is_judged_by_the_same_rules(version: str, exclusive: i
 
 
 def test_what_flinks_web_ui_shows_stands_in_for_metrics_that_are_gone() -> None:
-    cluster = Cluster(recording("flink-2.2.1_2x2_200KBs_on1s"))
+    cluster = ReplayedCluster(recording("flink-2.2.1_2x2_200KBs_on1s"))
     take_away(cluster, lambda vertex, subtask, metric: metric.endswith("TimeMs"))
     (window,) = diagnose_job(Unserved(cluster), watch_s=0.0).windows
     cluster.forget("/backpressure")
@@ -310,7 +310,7 @@ def test_what_flinks_web_ui_shows_stands_in_for_metrics_that_are_gone() -> None:
 
 
 def test_the_word_high_alone_is_evidence_too() -> None:
-    cluster = Cluster(recording("flink-2.2.1_2x2_200KBs_on1s"))
+    cluster = ReplayedCluster(recording("flink-2.2.1_2x2_200KBs_on1s"))
     take_away(cluster, lambda vertex, subtask, metric: metric == "accumulateBackPressuredTimeMs")
     path = f"/jobs/{cluster.job}/vertices/{cluster.vertex('source')}/backpressure"
     cluster.answers[path] = {"status": "ok", "backpressureLevel": "high"}
@@ -327,7 +327,7 @@ def test_the_word_high_alone_is_evidence_too() -> None:
 Gone = Callable[[str, int, str], bool]
 
 
-def take_away(cluster: Cluster, gone: Gone) -> None:
+def take_away(cluster: ReplayedCluster, gone: Gone) -> None:
     """Drop every metric of a subtask for which `gone` says so, and what the vertex says it has counted."""
     for path in list(cluster.answers):
         found = re.fullmatch(rf"/jobs/{cluster.job}/vertices/(\w+)/subtasks/(\d+)/metrics(\?get=\*)?", path)
@@ -350,7 +350,7 @@ PHASE_FIELDS = ("start_delay", "alignment", "checkpoint", "end_to_end_duration",
 
 @cache
 def fired_with_all(name: str) -> set[tuple[str, str]]:
-    return fired_by(diagnose_job(Unserved(Cluster(recording(name))), watch_s=0.0))
+    return fired_by(diagnose_job(Unserved(ReplayedCluster(recording(name))), watch_s=0.0))
 
 
 def fired_by(diagnosis: Diagnosis) -> set[tuple[str, str]]:
@@ -358,13 +358,13 @@ def fired_by(diagnosis: Diagnosis) -> set[tuple[str, str]]:
     return {(found.rule, found.where) for found in window.findings}
 
 
-def without(name: str, gone: Gone) -> Cluster:
-    cluster = Cluster(recording(name))
+def without(name: str, gone: Gone) -> ReplayedCluster:
+    cluster = ReplayedCluster(recording(name))
     take_away(cluster, gone)
     return cluster
 
 
-def without_fields(cluster: Cluster, fields: list[str]) -> None:
+def without_fields(cluster: ReplayedCluster, fields: list[str]) -> None:
     """Drop what each subtask says of the phases of its checkpoints."""
     for path in filter(re.compile("/checkpoints/details/.*/subtasks/").search, cluster.answers):
         for subtask in cluster.answers[path]["subtasks"]:
@@ -431,7 +431,7 @@ def test_a_subtask_that_tells_nothing_is_refused_just_where_another_goes_on(name
 
 
 def test_a_flink_job_without_these_metrics_is_judged_by_the_others() -> None:
-    cluster = Cluster(recording("flink-2.2.1_2x2x2_1MBs_depth2_off"))
+    cluster = ReplayedCluster(recording("flink-2.2.1_2x2x2_1MBs_depth2_off"))
     for name in ("source", "stage1", "stage2"):
         for subtask in (0, 1):
             path = f"/jobs/{cluster.job}/vertices/{cluster.vertex(name)}/subtasks/{subtask}/metrics?get=*"

@@ -12,7 +12,7 @@ from integration.advise.diagnose.flink_job import NOT_JUDGED
 from integration.advise.tune.change_package import ChangePackage, package_of
 from integration.flink import Imported, import_scenario
 from tests.integration.advise.tune.made_up import measures, recommendation
-from tests.integration.flink.flink_cluster import NAMES, Cluster, Unserved, recording
+from tests.integration.flink.flink_cluster import NAMES, ReplayedCluster, Unserved, recording
 
 ENABLED = "taskmanager.network.memory.buffer-debloat.enabled"
 TARGET = "taskmanager.network.memory.buffer-debloat.target"
@@ -29,9 +29,9 @@ def cluster(
     durations_ms: float | None = None,
     failed: int = 0,
     name: str = NAMES[0],
-) -> Cluster:
+) -> ReplayedCluster:
     """The recorded cluster with other options, checkpoint times, and failed ones among the last ten."""
-    made = Cluster(recording(name))
+    made = ReplayedCluster(recording(name))
     path = "/jobmanager/config"
     kept = [entry for entry in made.answers[path] if entry["key"] not in options]
     given = [{"key": key, "value": value} for key, value in options.items() if value is not None]
@@ -45,7 +45,7 @@ def cluster(
     return made
 
 
-def read(made: Cluster) -> Imported:
+def read(made: ReplayedCluster) -> Imported:
     """The job of a cluster."""
     return import_scenario(Unserved(made), overrides=NOT_JUDGED, watch_s=7.5)
 
@@ -69,7 +69,7 @@ def package(imported: Imported | None = None, **limits: float) -> ChangePackage:
     return found
 
 
-def write_change(package_file: Path, recording_file: Path, made: Cluster | None = None) -> None:
+def write_change(package_file: Path, recording_file: Path, made: ReplayedCluster | None = None) -> None:
     """Write the package, and a recording of the job after the change, by default of a kept promise."""
     package_file.write_bytes(msgspec.json.encode(package()))
     after = cluster(AFTER, durations_ms=350.0) if made is None else made

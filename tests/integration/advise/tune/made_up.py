@@ -68,7 +68,7 @@ def usual(name: str, seed: int) -> Measures:
     return measures(time + seed, rate)
 
 
-class Cluster:
+class MadeUpRuns:
     """Runs points: keeps them, with why they were run, and makes up their rows."""
 
     def __init__(self, figures: Figures = usual, if_cpu_bound: Figures = usual) -> None:
@@ -104,7 +104,7 @@ class Cluster:
 
 
 def advice(
-    figures: Figures | Cluster = usual,
+    figures: Figures | MadeUpRuns = usual,
     scenario: Scenario = SCENARIO,
     question: Question | None = None,
     axes: Sequence[Axis] = (),
@@ -112,13 +112,13 @@ def advice(
     **limits: float,
 ) -> Advice:
     """What is advised for made-up figures."""
-    run = figures if isinstance(figures, Cluster) else Cluster(figures)
+    run = figures if isinstance(figures, MadeUpRuns) else MadeUpRuns(figures)
     asked = Question(constraints=Constraints(**limits)) if question is None else question
     return advise(scenario, run, asked, axes, if_cpu_bound=if_cpu_bound)
 
 
 def recommendation(
-    figures: Figures | Cluster = usual, scenario: Scenario = SCENARIO, **limits: float
+    figures: Figures | MadeUpRuns = usual, scenario: Scenario = SCENARIO, **limits: float
 ) -> Recommendation:
     """The recommendation for made-up figures."""
     (found,) = advice(figures, scenario, **limits).recommendations

@@ -18,15 +18,22 @@ from integration.advise.tune.recommend import Race, Recommendation
 from integration.advise.tune.settings import NOW, SETTING, Mechanism, Question, first_settings
 from integration.runs.measures import Measures
 from netstack import Edge, GeneratorSpec, InputError, NetworkConfig, Scenario, Vertex, with_options
-from tests.integration.advise.tune.made_up import SCENARIO, Cluster, advice, measures, recommendation, usual
+from tests.integration.advise.tune.made_up import (
+    SCENARIO,
+    MadeUpRuns,
+    advice,
+    measures,
+    recommendation,
+    usual,
+)
 
 
-def whys(cluster: Cluster) -> list[str]:
+def whys(cluster: MadeUpRuns) -> list[str]:
     return [why for why, _ in cluster.calls]
 
 
 def test_where_seeds_agree_there_are_few_runs() -> None:
-    cluster = Cluster()
+    cluster = MadeUpRuns()
     found = recommendation(cluster)
     assert (found.verdict, found.chosen) == ("set", "target 500 ms")
     assert whys(cluster) == [
@@ -44,7 +51,7 @@ def test_where_seeds_agree_there_are_few_runs() -> None:
 def test_a_large_job_has_few_settings_and_one_seed_for_each() -> None:
     source, sink = SCENARIO.vertices
     wide = replace(SCENARIO, vertices=(replace(source, parallelism=50), replace(sink, parallelism=50)))
-    cluster = Cluster()
+    cluster = MadeUpRuns()
     found = recommendation(cluster, wide)
     ran = [point.labels["setting"] for _, points in cluster.calls for point in points]
     assert sorted(ran) == [
@@ -56,7 +63,7 @@ def test_a_large_job_has_few_settings_and_one_seed_for_each() -> None:
         "unaligned",
     ]
     assert found.words[-1] == ("The job has 2,500 channels, so a run takes long: each setting ran only once.")
-    asked = Cluster()
+    asked = MadeUpRuns()
     advise(wide, asked, Question(targets_s=[0.1]), most_seeds=2)
     assert asked.seeds("target 100 ms") == [1, 2]
 
@@ -69,7 +76,7 @@ def test_seeds_are_added_until_the_choice_is_known_and_no_further() -> None:
             return measures(factor * (found.end_to_end_ms or 0.0), found.throughput_per_s or 0.0)
         return usual(name, seed)
 
-    cluster = Cluster(torn)
+    cluster = MadeUpRuns(torn)
     found = recommendation(cluster)
     assert len(cluster.seeds("now")) > 2
     assert max(len(cluster.seeds(each.name)) for each in found.settings) <= MOST_SEEDS
@@ -81,7 +88,7 @@ def test_figures_that_differ_from_seed_to_seed_get_more_seeds_though_the_choice_
         rate = 380.0 if name == "now" and seed % 2 else 400.0
         return msgspec.structs.replace(usual(name, seed), throughput_per_s=rate)
 
-    cluster = Cluster(noisy)
+    cluster = MadeUpRuns(noisy)
     recommendation(cluster)
     assert len(cluster.seeds("now")) == MOST_SEEDS
     assert "seed 4 of settings that may win" in whys(cluster)
@@ -93,7 +100,7 @@ def test_a_target_beyond_one_that_costs_too_much_is_not_run() -> None:
             return measures(350.0, 300.0)
         return usual(name, seed)
 
-    cluster = Cluster(costly)
+    cluster = MadeUpRuns(costly)
     found = recommendation(cluster)
     assert found.left_out == ["target 50 ms", "target 100 ms", "target 200 ms"]
     assert not cluster.seeds("target 200 ms")
@@ -102,16 +109,16 @@ def test_a_target_beyond_one_that_costs_too_much_is_not_run() -> None:
 
 def test_a_longer_interval_is_tried_where_checkpoints_leave_no_pause() -> None:
     config = with_options(SCENARIO.config, {"checkpoint_interval_s": 5.0})
-    cluster = Cluster()
+    cluster = MadeUpRuns()
     recommendation(cluster, replace(SCENARIO, config=config))
     assert cluster.seeds("interval 13 s")[:1] == [1]
-    other = Cluster()
+    other = MadeUpRuns()
     recommendation(other)
     assert not any("interval" in point.labels["setting"] for _, points in other.calls for point in points)
 
 
 def test_the_best_two_mechanisms_are_combined() -> None:
-    cluster = Cluster()
+    cluster = MadeUpRuns()
     recommendation(cluster)
     combined = next(points for why, points in cluster.calls if why == "trying combinations")
     assert [point.labels["setting"] for point in combined] == ["target 500 ms, unaligned"]
@@ -121,7 +128,7 @@ def test_the_best_two_mechanisms_are_combined() -> None:
 
 
 def test_only_some_mechanisms_are_tried_where_the_user_says_so() -> None:
-    cluster = Cluster()
+    cluster = MadeUpRuns()
     advice(cluster, question=Question(only=(Mechanism.DEBLOATING,)))
     names = {point.labels["setting"] for _, points in cluster.calls for point in points}
     assert names == {
@@ -158,11 +165,11 @@ def test_where_the_present_setting_fails_there_is_no_advice() -> None:
 
 
 def test_a_step_of_the_load_is_run_for_the_chosen_target_alone() -> None:
-    cluster = Cluster()
+    cluster = MadeUpRuns()
     recommendation(cluster)
     ((_, points),) = [call for call in cluster.calls if call[1][0].probe == "step"]
     assert [point.labels["setting"] for point in points] == ["target 500 ms"]
-    unaligned = Cluster(lambda name, seed: usual("now" if name.startswith("target") else name, seed))
+    unaligned = MadeUpRuns(lambda name, seed: usual("now" if name.startswith("target") else name, seed))
     assert recommendation(unaligned).chosen.startswith("unaligned")
     assert "a step of the load" not in whys(unaligned)
 
@@ -217,7 +224,7 @@ def test_of_several_better_policies_the_best_one_is_chosen() -> None:
         assert sum("is better: with" in sentence for sentence in found.words) == 2
 
 
-def compared(figures: Callable[[int], Measures]) -> tuple[Recommendation, Cluster]:
+def compared(figures: Callable[[int], Measures]) -> tuple[Recommendation, MadeUpRuns]:
     """The advice for a policy with these figures by seed; checkpoints take 337 ms under the job's own."""
 
     def run(name: str, seed: int) -> Measures:
@@ -227,7 +234,7 @@ def compared(figures: Callable[[int], Measures]) -> tuple[Recommendation, Cluste
 
     policies = ["flink", "longest-when-unblocked"]
     question = Question(targets_s=[0.3], policies=policies, only=(Mechanism.DEBLOATING,))
-    cluster = Cluster(run)
+    cluster = MadeUpRuns(run)
     (found,) = advice(cluster, question=question).recommendations
     return found, cluster
 
@@ -289,7 +296,7 @@ class TestWorkThatMayBeCpuBound:
     """Advice for a job whose work may be CPU-bound, or may wait."""
 
     def test_the_chosen_setting_is_run_against_the_present_one(self) -> None:
-        cluster = Cluster()
+        cluster = MadeUpRuns()
         advised = advice(cluster, if_cpu_bound=CPU_BOUND)
         (found,) = advised.recommendations
         assert found.words[1] == f"{IN_DOUBT}; the advice is the same."
@@ -307,7 +314,7 @@ class TestWorkThatMayBeCpuBound:
             found = usual(name, seed)
             return measures(found.end_to_end_ms, 300.0) if name.endswith("500 ms") else found
 
-        (found,) = advice(Cluster(if_cpu_bound=costly), if_cpu_bound=CPU_BOUND).recommendations
+        (found,) = advice(MadeUpRuns(if_cpu_bound=costly), if_cpu_bound=CPU_BOUND).recommendations
         assert (found.verdict, found.chosen) == ("set", "target 500 ms")
         assert found.words[1] == (
             f"{IN_DOUBT}. This advice holds if it waits. If it is CPU-bound: Set the debloat target to "
@@ -320,11 +327,11 @@ class TestWorkThatMayBeCpuBound:
         def alike(name: str, seed: int) -> Measures:
             return measures(100.0)
 
-        kept = Cluster(alike, if_cpu_bound=alike)
+        kept = MadeUpRuns(alike, if_cpu_bound=alike)
         (found,) = advice(kept, if_cpu_bound=CPU_BOUND).recommendations
         assert (found.verdict, found.words[1]) == ("keep", f"{IN_DOUBT}; the advice is the same.")
         assert len(kept.calls[-1][1]) > 5
-        (found,) = advice(Cluster(alike), if_cpu_bound=CPU_BOUND).recommendations
+        (found,) = advice(MadeUpRuns(alike), if_cpu_bound=CPU_BOUND).recommendations
         assert found.words[1].startswith(
             f"{IN_DOUBT}. This advice holds if it waits. If it is CPU-bound: Set "
         )
@@ -373,7 +380,7 @@ def test_a_setting_that_costs_at_todays_load_is_not_chosen() -> None:
     def at_limit(today: dict[str, Measures], *behind: str) -> str | None:
         race = Race(SCENARIO, Constraints(), {}, today=today, behind_today={*behind})
         race.add_settings(first_settings(SCENARIO))
-        rows = Cluster()([point_of(SCENARIO, {SETTING: name}) for name in race.settings], "")
+        rows = MadeUpRuns()([point_of(SCENARIO, {SETTING: name}) for name in race.settings], "")
         race.add_rows(rows)
         return race.choice().chosen
 

@@ -10,10 +10,10 @@ from integration.advise.tune.change_package import CHECKPOINT, CHECKPOINT_P95, F
 from integration.advise.tune.verification import Verdict, Verification, verify_change
 from integration.base.errors import UsageError
 from tests.integration.advise.tune.changed_job import AFTER, ENABLED, TARGET, cluster, package, read
-from tests.integration.flink.flink_cluster import Cluster
+from tests.integration.flink.flink_cluster import ReplayedCluster
 
 
-def verify(made: Cluster, **limits: float) -> Verification:
+def verify(made: ReplayedCluster, **limits: float) -> Verification:
     return verify_change(package(**limits), read(made))
 
 
@@ -106,7 +106,7 @@ def test_few_checkpoints_cannot_be_judged() -> None:
     assert found.sentence == said
 
 
-def at_rate(share: float, *, waits: bool) -> Cluster:
+def at_rate(share: float, *, waits: bool) -> ReplayedCluster:
     """The job after the change, reading a share of the records; its source is back-pressured or not."""
     made = cluster(AFTER, durations_ms=350.0)
 
