@@ -22,9 +22,6 @@ from .segment import MemorySegment, MemorySlab
 
 __all__ = ["NetworkBufferPool"]
 
-DEFAULT_SEGMENT_SIZE = 32768
-"""Default of taskmanager.memory.segment-size in bytes."""
-
 
 class NetworkBufferPool:
     """All segments of a task manager: `segments` of `segment_size` bytes each.
@@ -34,7 +31,7 @@ class NetworkBufferPool:
     reserved segments do not exceed `total`.
     """
 
-    def __init__(self, segments: int, segment_size: int = DEFAULT_SEGMENT_SIZE) -> None:
+    def __init__(self, segments: int, segment_size: int) -> None:
         self._slab: MemorySlab | None = MemorySlab(segments, segment_size)
         self.segment_size = segment_size
         self.total = segments

@@ -20,12 +20,12 @@ from __future__ import annotations
 from .errors import RemoteProtocolError
 from .messages import PARTITION_NOT_FOUND, ErrorResponse, PartitionRequest
 
-__all__ = ["RequestBackoff", "RequestListeners"]
+__all__ = ["MAX_REQUEST_BACKOFF_S", "RequestBackoff", "RequestListeners"]
 
 LISTENER_TIMEOUT_S = 10.0
 """Time for which a producer waits for a partition (Flink's taskmanager.network.partition-request-timeout)."""
 
-MAX_BACKOFF_S = 10.0
+MAX_REQUEST_BACKOFF_S = 10.0
 """The default of Flink's taskmanager.network.request-backoff.max."""
 
 
@@ -37,7 +37,9 @@ class RequestBackoff:
 
     __slots__ = ("_listener_timeout_s", "_max_s", "waited_s")
 
-    def __init__(self, max_s: float = MAX_BACKOFF_S, listener_timeout_s: float = LISTENER_TIMEOUT_S) -> None:
+    def __init__(
+        self, max_s: float = MAX_REQUEST_BACKOFF_S, listener_timeout_s: float = LISTENER_TIMEOUT_S
+    ) -> None:
         self._max_s = max_s
         self._listener_timeout_s = listener_timeout_s
         self.waited_s = 0.0

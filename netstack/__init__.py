@@ -7,9 +7,10 @@ as in ``help("netstack.scenarios.faults")``. The table lists the modules that mo
 =====================  ==================================================================================
 netstack.errors        errors, by cause
 netstack.scenarios     scenario: vertices, edges, machines, keys, paths, limits, slots; options: Flink's
-                       options, presets; costs; faults; changes: actions of users; checkpoint_modes,
-                       ship_strategies, deadlocks; documents, tables: scenarios from and to files; rules,
-                       config_rules: their checks; quantities, value_kinds: numbers with units; user_code
+                       options, presets; checkpoint_modes; flink_version; costs; faults; changes: actions
+                       of users; ship_strategies, deadlocks; documents, tables: scenarios from and to
+                       files; rules, config_rules: their checks; quantities, value_kinds: numbers with
+                       units; user_code
 netstack.results       result: results, field by field; recorder: samples; trace: each step of a
                        checkpoint; result_json; notebook_views: results in a notebook
 netstack.tasks         operators; sources: base of user sources; transactions: output that appears
@@ -66,6 +67,7 @@ from .scenarios.costs import *
 from .scenarios.deadlocks import *
 from .scenarios.documents import *
 from .scenarios.faults import *
+from .scenarios.flink_version import *
 from .scenarios.options import *
 from .scenarios.quantities import *
 from .scenarios.rules import *

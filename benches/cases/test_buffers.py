@@ -25,6 +25,7 @@ from buffers import Bytes, LocalBufferPool, MemorySlab, NetworkBufferPool, Recor
 
 from ..harness import Measure
 
+SEGMENT_BYTES = 32 * 1024
 CHANNELS = 256
 PER_CHANNEL = 2
 FLOATING = 8
@@ -33,7 +34,7 @@ HANDLES = 100_000
 
 
 def pool_of(**options: Any) -> LocalBufferPool:
-    return NetworkBufferPool(1024).create_pool(100, 10, 100, **options)
+    return NetworkBufferPool(1024, SEGMENT_BYTES).create_pool(100, 10, 100, **options)
 
 
 @pytest.mark.parametrize("in_use", [0, 20])
@@ -81,7 +82,7 @@ class Keeper:
 
 def test_poolRequestListener(measure: Measure) -> None:
     """Measure the return of a segment while a channel waits for one."""
-    pool = NetworkBufferPool(1).create_pool(1, 1, 1)
+    pool = NetworkBufferPool(1, SEGMENT_BYTES).create_pool(1, 1, 1)
     keeper = Keeper()
     keeper.segment = pool.request()
 
@@ -102,7 +103,7 @@ def test_poolCreate(measure: Measure, memory: str) -> None:
     spared = CHANNELS * (partition - CHANNELS - 1) if memory == "scarce" else 0
 
     def step() -> NetworkBufferPool:
-        network = NetworkBufferPool(CHANNELS * (partition + gate) - spared)
+        network = NetworkBufferPool(CHANNELS * (partition + gate) - spared, SEGMENT_BYTES)
         for _ in range(CHANNELS):
             network.create_pool(
                 CHANNELS + 1, CHANNELS + 1, partition, subpartitions=CHANNELS, max_buffers_per_channel=10

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from cyclopts import Parameter
 
-from buffers import InsufficientBuffers
+from buffers import HEADER_BYTES, InsufficientBuffers
 from netstack import (
     DEFAULT_PRESET,
     PRESETS,
@@ -22,7 +22,7 @@ from netstack import (
 from ..advise.size.budget import BudgetPlan, most_runs, plan_budget, planned_scenario
 from ..advise.size.emulated_check import RUNS, JobCheck, check_job
 from ..advise.size.job_from_numbers import Numbers, records_per_s, scenario_of_numbers, with_settings
-from ..advise.size.job_size import LENGTH_BYTES, JobSize, size_job
+from ..advise.size.job_size import JobSize, size_job
 from ..base.errors import UsageError
 from ..base.extras import require
 from ..base.reading import one_line
@@ -172,7 +172,7 @@ def _warn_if_unreached(throughput: str, record_bytes: int, job: JobSize) -> None
     """Report a throughput that the consumer cannot reach even with the minimum cost of a record."""
     consumer = job.consumers[-1]
     most = consumer.records_per_s * consumer.parallelism
-    if most < _REACHED * records_per_s(throughput, record_bytes + LENGTH_BYTES):
+    if most < _REACHED * records_per_s(throughput, record_bytes + HEADER_BYTES):
         say(
             f"netstack size: --throughput {throughput}: the consumer can read at most "
             f"{consumer.parallelism} x {consumer.records_per_s:,.0f} records/s, so the figures are for "

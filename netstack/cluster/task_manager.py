@@ -160,7 +160,9 @@ class _Process:
     def _connect(self, find: Find) -> TcpConnections:
         names = task_managers(self._scenario)
         links = {names[peer]: link for peer, link in self._links.items()}
-        self._connections = TcpConnections(links, self._agenda, find)
+        self._connections = TcpConnections(
+            links, self._agenda, find, self._scenario.config.request_backoff_max_s
+        )
         return self._connections
 
     async def run(self) -> Report:

@@ -29,7 +29,9 @@ class TcpConnections:
     links: Mapping[tuple[str, str], EmulatedLink] = {}
     """Empty: faults cannot cut these connections."""
 
-    def __init__(self, links: Mapping[str, TcpLink], agenda: Agenda, find: Find) -> None:
+    def __init__(
+        self, links: Mapping[str, TcpLink], agenda: Agenda, find: Find, max_backoff_s: float
+    ) -> None:
         self._ends: list[_AgendaProducingEnd | _AgendaConsumingEnd] = []
         self.producers: list[ProducerEnd] = []
         self._reading: dict[str, ConsumerEnd] = {}
@@ -39,7 +41,7 @@ class TcpConnections:
             consuming = _AgendaConsumingEnd(link.consuming, agenda)
             self._ends += [producing, consuming]
             self.producers.append(ProducerEnd(producing, notify, find))
-            self._reading[name] = ConsumerEnd(consuming, notify, link.peer)
+            self._reading[name] = ConsumerEnd(consuming, notify, link.peer, max_backoff_s)
 
     @property
     def consumers(self) -> list[ConsumerEnd]:

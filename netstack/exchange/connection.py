@@ -21,6 +21,7 @@ from math import inf
 
 from buffers import PipelinedSubpartition, ReceivedBuffer
 from flowcontrol import (
+    MAX_REQUEST_BACKOFF_S,
     PARTITION_NOT_FOUND,
     AddCredit,
     BacklogAnnouncement,
@@ -292,7 +293,13 @@ class ConsumerEnd:
     link still writes to it. The segment is returned when the payload is complete, or by `release`.
     """
 
-    def __init__(self, end: ConsumingEnd, notify: Notify, peer: str = "the producer") -> None:
+    def __init__(
+        self,
+        end: ConsumingEnd,
+        notify: Notify,
+        peer: str = "the producer",
+        max_backoff_s: float = MAX_REQUEST_BACKOFF_S,
+    ) -> None:
         self.buffers = 0
         self.bytes = 0
         self.messages = 0
@@ -300,6 +307,7 @@ class ConsumerEnd:
         self._notify = notify
         self._peer = peer
         self._channels: dict[int, RemoteInputChannel] = {}
+        self._max_backoff_s = max_backoff_s
         self._backoffs: dict[int, RequestBackoff] = {}
         self._cancelled: dict[int, int] = {}  # maximum size of a buffer, by channel
         self._target: RemoteInputChannel | None = None  # of the payload that is arriving
@@ -433,7 +441,7 @@ class ConsumerEnd:
                 f"the producer reports that the partition of channel {number} does not exist, but it has "
                 "already sent data of this partition"
             )
-        backoff = self._backoffs.setdefault(number, RequestBackoff())
+        backoff = self._backoffs.setdefault(number, RequestBackoff(self._max_backoff_s))
         if backoff.increase():
             self._transmit(channel.partition_request)
         else:

@@ -100,7 +100,9 @@ class EmulatedConnections:
             notify = Notifier(agenda, costs, randomness)
             self.producers.append(ProducerEnd(link.producing, notify, self._find))
             notify = Notifier(agenda, costs, randomness, link.to_producer.blocked_until)
-            self._reading[pair] = receiving = ConsumerEnd(link.consuming, notify)
+            self._reading[pair] = receiving = ConsumerEnd(
+                link.consuming, notify, max_backoff_s=given.config.request_backoff_max_s
+            )
             self.consumers.append(receiving)
         return self._reading[pair]
 
@@ -407,7 +409,7 @@ class JobBuilder:
             subpartitions,
             flush_always=config.buffer_timeout_s == 0,
             supports_unaligned=edge.target not in self._aligned,
-            grows=not self._scenario.preset.startswith("flink-1"),
+            grows=self._scenario.flink_version.major > 1,
             blank=self._is_blank(edge),
             in_turns=isinstance(selector, RoundRobin),
             max_traverse=config.adaptive_partitioner_max_traverse_size,

@@ -6,15 +6,17 @@ Names carry their units: ``_s`` is seconds, ``_bytes`` bytes.
 from __future__ import annotations
 
 import dataclasses
-import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from enum import StrEnum
 from typing import Any
 
+from flowcontrol import MAX_REQUEST_BACKOFF_S, DebloatSettings
+
 from ..errors import QuantityError
 from .checkpoint_modes import BarrierMode, CheckpointMode, barrier_mode
+from .flink_version import NEWEST_FLINK, FlinkVersion
 from .quantities import parse_flink_duration
 from .tables import Alternative, Key, Section, described, object_shape, said_in_files
 from .value_kinds import (
@@ -50,14 +52,17 @@ __all__ = [
     "NetworkConfig",
     "RestartStrategy",
     "StateBackendType",
-    "is_before",
     "preset_for",
     "read_options",
     "split_assignment",
     "with_options",
 ]
 
-DEFAULT_PRESET = "flink-2.3"
+DEFAULT_PRESET = f"flink-{NEWEST_FLINK}"
+
+
+_SIZES = DebloatSettings()
+"""Defaults of the options for segments and debloating."""
 
 
 class RestartStrategy(StrEnum):
@@ -131,9 +136,11 @@ class NetworkConfig:
     that were set explicitly and not taken from the preset.
     """
 
-    segment_bytes: int = option("taskmanager.memory.segment-size", SIZE, 32 << 10)
-    min_segment_bytes: int = option("taskmanager.memory.min-segment-size", SIZE, 256)
-    starting_segment_bytes: int = option("taskmanager.memory.starting-segment-size", SIZE, 1024)
+    segment_bytes: int = option("taskmanager.memory.segment-size", SIZE, _SIZES.max_size)
+    min_segment_bytes: int = option("taskmanager.memory.min-segment-size", SIZE, _SIZES.min_size)
+    starting_segment_bytes: int = option(
+        "taskmanager.memory.starting-segment-size", SIZE, _SIZES.starting_size
+    )
     network_memory_fraction: float = option("taskmanager.memory.network.fraction", FRACTION, 0.1, inert=True)
     network_memory_min_bytes: int = option("taskmanager.memory.network.min", SIZE, 64 << 20, inert=True)
     network_memory_max_bytes: int | None = option(
@@ -164,22 +171,30 @@ class NetworkConfig:
         "taskmanager.network.request-backoff.initial", DURATION, 0.1, inert=True
     )
     request_backoff_max_s: float = option(
-        "taskmanager.network.request-backoff.max", DURATION, 10.0, inert=True
+        "taskmanager.network.request-backoff.max", DURATION, MAX_REQUEST_BACKOFF_S
     )
     debloat_enabled: bool = option(
         "taskmanager.network.memory.buffer-debloat.enabled", BOOLEAN, False, changed_in=Subsystem.DEBLOATING
     )
-    debloat_period_s: float = option("taskmanager.network.memory.buffer-debloat.period", DURATION, 0.2)
+    debloat_period_s: float = option(
+        "taskmanager.network.memory.buffer-debloat.period", DURATION, _SIZES.period_s
+    )
     debloat_target_s: float = option(
-        "taskmanager.network.memory.buffer-debloat.target", DURATION, 1.0, changed_in=Subsystem.DEBLOATING
+        "taskmanager.network.memory.buffer-debloat.target",
+        DURATION,
+        _SIZES.target_s,
+        changed_in=Subsystem.DEBLOATING,
     )
     debloat_samples: int = option(
-        "taskmanager.network.memory.buffer-debloat.samples", COUNT, 20, changed_in=Subsystem.DEBLOATING
+        "taskmanager.network.memory.buffer-debloat.samples",
+        COUNT,
+        _SIZES.samples,
+        changed_in=Subsystem.DEBLOATING,
     )
     debloat_threshold_percent: int = option(
         "taskmanager.network.memory.buffer-debloat.threshold-percentages",
         WHOLE,
-        25,
+        _SIZES.threshold_percent,
         changed_in=Subsystem.DEBLOATING,
     )
     adaptive_partitioner_enabled: bool = option(
@@ -187,7 +202,7 @@ class NetworkConfig:
         BOOLEAN,
         False,
         "Whether rebalance and rescale choose the least loaded of a few subpartitions for each record.",
-        since="2.3",
+        since=FlinkVersion(2, 3),
         changed_in=Subsystem.PARTITION_SELECTION,
     )
     adaptive_partitioner_max_traverse_size: int = option(
@@ -195,7 +210,7 @@ class NetworkConfig:
         COUNT,
         4,
         "Number of subpartitions that are compared for each record, at least 2.",
-        since="2.3",
+        since=FlinkVersion(2, 3),
     )
     buffer_timeout_enabled: bool = option("execution.buffer-timeout.enabled", BOOLEAN, True)
     buffer_timeout_interval_s: float = option(
@@ -249,14 +264,14 @@ class NetworkConfig:
         BOOLEAN,
         False,
         "Whether the in-flight data of outputs is restored at the consumers.",
-        since="2.3",
+        since=FlinkVersion(2, 3),
     )
     checkpoints_during_recovery: bool = option(
         "execution.checkpointing.unaligned.during-recovery.enabled",
         BOOLEAN,
         False,
         "Whether checkpoints are taken before the restored in-flight data has been read.",
-        since="2.3",
+        since=FlinkVersion(2, 3),
     )
     checkpoints_after_tasks_finish: bool = option(
         "execution.checkpointing.checkpoints-after-tasks-finish.enabled", BOOLEAN, True
@@ -455,7 +470,7 @@ PRESETS: Mapping[str, NetworkConfig] = {
     "flink-2.3": NetworkConfig(),
     "flink-2.2": NetworkConfig(),
     # This version has no option for the starting size: debloating begins with whole segments.
-    "flink-1.20": NetworkConfig(max_overdraft_buffers_per_gate=5, starting_segment_bytes=32 << 10),
+    "flink-1.20": NetworkConfig(max_overdraft_buffers_per_gate=5, starting_segment_bytes=_SIZES.max_size),
 }
 """The defaults of each version of Flink, newest first."""
 
@@ -466,19 +481,11 @@ def preset_for(version: str) -> str:
     A version between two presets gets the older one. A version older than the first preset of its major
     version gets that first preset. A version without numbers counts as the newest.
     """
-    wanted = _numbers(version) or _numbers(DEFAULT_PRESET)
-    of_major = [name for name in PRESETS if _numbers(name)[0] == wanted[0]]
-    own = of_major or [name for name in PRESETS if _numbers(name) <= wanted] or list(PRESETS)
-    return next((name for name in own if _numbers(name) <= wanted), own[-1])
-
-
-def is_before(preset: str, version: str) -> bool:
-    """Return whether the Flink version of a preset is older than `version`."""
-    return _numbers(preset) < _numbers(version)
-
-
-def _numbers(version: str) -> list[int]:
-    return [int(number) for number in re.findall(r"\d+", version)[:2]]
+    wanted = FlinkVersion.of(version)
+    presets = {name: FlinkVersion.of(name) for name in PRESETS}
+    of_major = [name for name in presets if presets[name].major == wanted.major]
+    own = of_major or [name for name in presets if presets[name] <= wanted] or list(presets)
+    return next((name for name in own if presets[name] <= wanted), own[-1])
 
 
 def with_options(base: NetworkConfig, values: Mapping[str, object]) -> NetworkConfig:

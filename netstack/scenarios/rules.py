@@ -39,7 +39,7 @@ from .faults import (
     OnChannel,
     SubtaskName,
 )
-from .options import CHANGEABLE, OPTIONS, PRESETS, is_before
+from .options import CHANGEABLE, OPTIONS, PRESETS
 from .quantities import time_text
 from .scenario import (
     CATCH_UP_S,
@@ -128,9 +128,9 @@ def option_notices(scenario: Scenario) -> list[Problem]:
     notices = []
     for field in sorted(scenario.config.given & OPTIONS.keys()):
         option = OPTIONS[field]
-        if option.only_1x and not scenario.preset.startswith("flink-1"):
+        if option.only_1x and scenario.flink_version.major > 1:
             notices.append((option_key(field), "has an effect in netstack, but a real Flink 2 ignores it"))
-        elif option.since and is_before(scenario.preset, option.since):
+        elif option.since is not None and scenario.flink_version < option.since:
             text = f"has an effect in netstack, but a real Flink before {option.since} ignores it"
             notices.append((option_key(field), text))
         elif option.inert:

@@ -19,6 +19,7 @@ from ..errors import QuantityError
 from .changes import Savepoints, ScheduledChange, ScheduledSavepoint
 from .costs import CostModel, LinkConditions
 from .faults import AtTime, Fault, Faults
+from .flink_version import FlinkVersion
 from .options import (
     DEFAULT_PRESET,
     FLINK_OPTIONS,
@@ -26,7 +27,6 @@ from .options import (
     PRESETS,
     NetworkConfig,
     RestartStrategy,
-    is_before,
     with_options,
 )
 from .quantities import format_duration, parse_duration
@@ -649,7 +649,12 @@ class Scenario(HoldsTuples):
     @property
     def barriers_pass_blocked(self) -> bool:
         """Whether an unaligned barrier also passes on a blocked channel, as in Flink from 2.3 on."""
-        return not is_before(self.preset, "2.3")
+        return self.flink_version >= FlinkVersion(2, 3)
+
+    @property
+    def flink_version(self) -> FlinkVersion:
+        """The version of Flink that the preset stands for."""
+        return FlinkVersion.of(self.preset)
 
     @property
     def stores_state(self) -> bool:

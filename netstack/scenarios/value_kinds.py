@@ -16,6 +16,7 @@ from types import MappingProxyType
 from typing import Any, TypeVar
 
 from ..errors import QuantityError
+from .flink_version import FlinkVersion
 from .quantities import (
     DURATION_S,
     RATE_BYTES_PER_S,
@@ -267,8 +268,8 @@ class Option:
     """Names in older versions of Flink; they are read too."""
     only_1x: bool = False
     """Whether Flink 2 has replaced the option by a constant."""
-    since: str = ""
-    """First version of Flink with this option, such as 2.3; empty: 2.2 or an older version."""
+    since: FlinkVersion | None = None
+    """First version of Flink with this option; None: 2.2 or an older version."""
     inert: bool = False
     """Whether the option has no effect in the emulator."""
 
@@ -281,7 +282,7 @@ def option(
     *,
     former: tuple[str, ...] = (),
     only_1x: bool = False,
-    since: str = "",
+    since: FlinkVersion | None = None,
     inert: bool = False,
     changed_in: Subsystem | None = None,
 ) -> Any:

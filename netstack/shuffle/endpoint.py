@@ -80,6 +80,7 @@ class Endpoint:
         self._open_channels = size
 
         network, gate = config.network, config.gate(size)
+        self._max_backoff_s = network.request_backoff_max_s
         self._loopback = LoopbackRecords(network.max_buffers_per_channel * network.segment_bytes)
         self._memory = NetworkBufferPool(config.segments(size), network.segment_bytes)
         # Exclusive segments first: records written before channels exist must not use their memory.
@@ -127,7 +128,8 @@ class Endpoint:
         to_peer = {self._channel_id(self.index, peer): self._subpartitions[peer]}
         self._producers[peer] = producer = ProducerEnd(link.producing, link.notify, to_peer.__getitem__)
         producer.stalls = self._stalls
-        consumer = ConsumerEnd(link.consuming, link.notify, link.peer)
+        backoff_s = self._max_backoff_s
+        consumer = ConsumerEnd(link.consuming, link.notify, link.peer, backoff_s)
         channel_id = self._channel_id(peer, self.index)
         exclusive = self._exclusive.pop(peer)  # the channel releases them
         channel = RemoteInputChannel(self._gate, peer, channel_id, consumer, exclusive, self._gate.floating)

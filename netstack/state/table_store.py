@@ -13,19 +13,23 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
+from ..scenarios.options import NetworkConfig
+
 __all__ = ["TableOptions", "TableStore", "TableStores"]
+
+_DEFAULTS = NetworkConfig()
 
 
 class TableOptions(NamedTuple):
-    """Layout of the files of a store; the defaults are those of RocksDB in Flink."""
+    """Layout of the files of a store; the defaults are those of Flink's options."""
 
-    write_buffer_bytes: int = 64 << 20
+    write_buffer_bytes: int = _DEFAULTS.rocksdb_write_buffer_bytes
     """Maximum size of the unflushed writes in bytes; when it is reached, the caller must flush."""
-    target_file_bytes: int = 64 << 20
+    target_file_bytes: int = _DEFAULTS.rocksdb_target_file_bytes
     """Size of the files that a compaction writes."""
-    level_base_bytes: int = 256 << 20
+    level_base_bytes: int = _DEFAULTS.rocksdb_level_base_bytes
     """Maximum size of level 1; each further level may have ten times as much."""
-    block_bytes: int = 4 << 10
+    block_bytes: int = _DEFAULTS.rocksdb_block_bytes
     """Size of a block of entries before it is compressed."""
     level0_files: int = 4
     """Number of files of level 0 that are merged into level 1."""

@@ -18,13 +18,13 @@ from netstack import (
     OPTIONS,
     CostModel,
     Edge,
+    FlinkVersion,
     GeneratorSpec,
     LinkConditions,
     Scenario,
     ScenarioError,
     Vertex,
     edge_key,
-    is_before,
     preset_for,
     scenario_document,
     vertex_key,
@@ -157,7 +157,7 @@ def too_new(names: Iterable[str], release: str) -> Iterator[Problem]:
     """Yield the options that a release of Flink does not have yet, and what to do."""
     since = {option.name: option.since for option in OPTIONS.values()}
     for name in sorted(names):
-        if (first := since.get(name)) and is_before(release, first):
+        if (first := since.get(name)) and FlinkVersion.of(release) < first:
             yield (
                 name,
                 (

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import msgspec
 
-from netstack import PRESETS
+from netstack import NEWEST_FLINK, PRESETS, FlinkVersion, preset_for
 
 from .config_files import ConfigPart, read_config_file
-from .flink_options import LATEST, Version, read_version
+from .flink_options import read_version
 from .rules import (
     Remark,
     about_combinations,
@@ -53,7 +53,7 @@ def lint(path: Path, flink: str | None = None) -> LintReport:
     checked = [(part, given or _version_of(part, path)) for part in parts]
     findings = [finding for part, version in checked for finding in _findings(part, version, path.name)]
     entries = [entry for part in parts for entry in part.entries]
-    versions = dict.fromkeys(str(version) for _, version in checked) or [str(given or LATEST)]
+    versions = dict.fromkeys(str(version) for _, version in checked) or [str(given or NEWEST_FLINK)]
     return LintReport(
         file=str(path),
         flink=flink or ", ".join(versions),
@@ -63,13 +63,13 @@ def lint(path: Path, flink: str | None = None) -> LintReport:
     )
 
 
-def _version_of(part: ConfigPart, path: Path) -> Version:
-    return LATEST if part.version is None else read_version(part.version, f"{path}: flinkVersion")
+def _version_of(part: ConfigPart, path: Path) -> FlinkVersion:
+    return NEWEST_FLINK if part.version is None else read_version(part.version, f"{path}: flinkVersion")
 
 
-def _findings(part: ConfigPart, version: Version, name: str) -> list[Remark]:
+def _findings(part: ConfigPart, version: FlinkVersion, name: str) -> list[Remark]:
     """Check one part of a file. Combinations are checked only if each value is in its range."""
-    settings, wrong = read_settings(part.entries, PRESETS[version.preset], version)
+    settings, wrong = read_settings(part.entries, PRESETS[preset_for(str(version))], version)
     ranges = list(about_ranges(settings))
     findings = [
         *about_format(part, version, name),

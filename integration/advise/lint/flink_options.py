@@ -12,30 +12,14 @@ from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
 from typing import NamedTuple
 
-from netstack import OPTIONS, Kind, QuantityError, preset_for
+from netstack import NEWEST_FLINK, OPTIONS, FlinkVersion, Kind, QuantityError
 
 from ...base.errors import UsageError
 
+FIRST_OF_1, LAST_OF_1 = FlinkVersion(1, 12), FlinkVersion(1, 20)
+FIRST_OF_2 = FlinkVersion(2, 0)
 
-class Version(NamedTuple):
-    """A version of Flink: major and minor number."""
-
-    major: int
-    minor: int
-
-    def __str__(self) -> str:
-        return f"{self.major}.{self.minor}"
-
-    @property
-    def preset(self) -> str:
-        """The preset with the defaults of this version."""
-        return preset_for(str(self))
-
-
-FIRST_OF_1, LAST_OF_1 = Version(1, 12), Version(1, 20)
-FIRST_OF_2, LATEST = Version(2, 0), Version(2, 3)
-
-STANDARD_YAML = Version(1, 19)
+STANDARD_YAML = FlinkVersion(1, 19)
 """The first version that reads config.yaml; earlier ones read flink-conf.yaml only."""
 
 _DEBLOAT = "taskmanager.network.memory.buffer-debloat"
@@ -44,43 +28,43 @@ _BACKOFF = "restart-strategy.exponential-delay"
 _HYBRID = "taskmanager.network.hybrid-shuffle"
 _ADAPTIVE = "taskmanager.network.adaptive-partitioner"
 
-_BY_VERSION: Mapping[Version, tuple[str, ...]] = {
-    Version(1, 0): ("state.backend.fs.checkpointdir",),  # already an old name in 1.12
-    Version(1, 13): (
+_BY_VERSION: Mapping[FlinkVersion, tuple[str, ...]] = {
+    FlinkVersion(1, 0): ("state.backend.fs.checkpointdir",),  # already an old name in 1.12
+    FlinkVersion(1, 13): (
         *("state.checkpoint-storage", "state.storage.fs.memory-threshold"),
         *(f"{_BACKOFF}.{end}" for end in ("initial-backoff", "max-backoff", "backoff-multiplier")),
         *(f"{_BACKOFF}.{end}" for end in ("reset-backoff-threshold", "jitter-factor")),
     ),
-    Version(1, 14): (
+    FlinkVersion(1, 14): (
         *(f"{_DEBLOAT}.{end}" for end in ("enabled", "period", "samples", "target", "threshold-percentages")),
         "taskmanager.memory.min-segment-size",
         f"{_CHECKPOINTS}.aligned-checkpoint-timeout",
         f"{_CHECKPOINTS}.checkpoints-after-tasks-finish.enabled",
     ),
-    Version(1, 15): ("taskmanager.network.max-num-tcp-connections",),
-    Version(1, 16): (
+    FlinkVersion(1, 15): ("taskmanager.network.max-num-tcp-connections",),
+    FlinkVersion(1, 16): (
         "taskmanager.network.memory.max-overdraft-buffers-per-gate",
         "taskmanager.network.batch-shuffle.compression.enabled",
         f"{_HYBRID}.num-retained-in-memory-regions-max",
         *(f"{_HYBRID}.spill-index-{end}" for end in ("region-group-size", "segment-size")),
     ),
-    Version(1, 17): (
+    FlinkVersion(1, 17): (
         "taskmanager.network.memory.read-buffer.required-per-gate.max",
         f"{_CHECKPOINTS}.unaligned.enabled",
         f"{_CHECKPOINTS}.unaligned.max-subtasks-per-channel-state-file",
         "restart-strategy.type",
         "state.backend.type",
     ),
-    Version(1, 18): (
+    FlinkVersion(1, 18): (
         "execution.buffer-timeout.enabled",
         "execution.buffer-timeout.interval",
         f"{_HYBRID}.enable-new-mode",
     ),
-    Version(1, 19): (
+    FlinkVersion(1, 19): (
         f"{_CHECKPOINTS}.interval-during-backlog",
         f"{_BACKOFF}.attempts-before-reset-backoff",
     ),
-    Version(1, 20): (
+    FlinkVersion(1, 20): (
         *(f"{_CHECKPOINTS}.{end}" for end in ("dir", "storage", "savepoint-dir", "num-retained")),
         *(f"{_CHECKPOINTS}.{end}" for end in ("incremental", "data-inline-threshold", "write-buffer-size")),
         *(f"{_CHECKPOINTS}.{end}" for end in ("create-subdir", "cleaner.parallel-mode")),
@@ -97,15 +81,17 @@ _BY_VERSION: Mapping[Version, tuple[str, ...]] = {
         f"{_HYBRID}.memory-decoupling.enabled",
         f"{_HYBRID}.external-remote-tier-factory.class",
     ),
-    Version(2, 0): ("taskmanager.memory.starting-segment-size",),
-    Version(2, 3): (
+    FlinkVersion(2, 0): ("taskmanager.memory.starting-segment-size",),
+    FlinkVersion(2, 3): (
         *(f"{_ADAPTIVE}.{end}" for end in ("enabled", "max-traverse-size")),
         f"{_CHECKPOINTS}.unaligned.recover-output-on-downstream.enabled",
         f"{_CHECKPOINTS}.unaligned.during-recovery.enabled",
     ),
 }
 
-SINCE: Mapping[str, Version] = {name: version for version, names in _BY_VERSION.items() for name in names}
+SINCE: Mapping[str, FlinkVersion] = {
+    name: version for version, names in _BY_VERSION.items() for name in names
+}
 """First version that reads each name. Names that are missing here are read by all versions."""
 
 FAMILIES = (
@@ -228,11 +214,11 @@ class Known(NamedTuple):
     only_1x: bool = False
     """Whether Flink 2 has removed it."""
 
-    def is_removed_in(self, version: Version) -> bool:
+    def is_removed_in(self, version: FlinkVersion) -> bool:
         """Return whether a version no longer has the option."""
         return self.only_1x and version >= FIRST_OF_2
 
-    def name_in(self, version: Version) -> str | None:
+    def name_in(self, version: FlinkVersion) -> str | None:
         """Return the newest name that a version reads for the option; None: the version lacks the option."""
         if self.is_removed_in(version):
             return None
@@ -302,16 +288,16 @@ def is_of_family(name: str) -> bool:
     return name.startswith(FAMILIES)
 
 
-def is_read(name: str, version: Version) -> bool:
+def is_read(name: str, version: FlinkVersion) -> bool:
     """Return whether a version already knows this name of an option."""
     return _first_read(name) <= version
 
 
-def _first_read(name: str) -> Version:
+def _first_read(name: str) -> FlinkVersion:
     return SINCE.get(name, FIRST_OF_1)
 
 
-def read_version(text: str, given_by: str) -> Version:
+def read_version(text: str, given_by: str) -> FlinkVersion:
     """Return the version that a text such as "2.2", "1.20.1" or "2" names.
 
     `given_by` names the origin of the text in errors.
@@ -321,19 +307,19 @@ def read_version(text: str, given_by: str) -> Version:
     """
     match = re.fullmatch(r"([0-9]{1,4})(?:\.([0-9]{1,4}))?(?:\.[0-9]{1,4})?", text)
     if match is not None:
-        last = LAST_OF_1 if match[1] == "1" else LATEST
-        version = Version(int(match[1]), last.minor if match[2] is None else int(match[2]))
-        if FIRST_OF_1 <= version <= LAST_OF_1 or FIRST_OF_2 <= version <= LATEST:
+        last = LAST_OF_1 if match[1] == "1" else NEWEST_FLINK
+        version = FlinkVersion(int(match[1]), last.minor if match[2] is None else int(match[2]))
+        if FIRST_OF_1 <= version <= LAST_OF_1 or FIRST_OF_2 <= version <= NEWEST_FLINK:
             return version
     raise UsageError(
         [
             f"{given_by} is {text!r}; it must be from {FIRST_OF_1} to {LAST_OF_1}, or from {FIRST_OF_2} "
-            f"to {LATEST}"
+            f"to {NEWEST_FLINK}"
         ]
     )
 
 
-def nearest(name: str, only_close: bool = False, version: Version = LATEST) -> list[str]:
+def nearest(name: str, only_close: bool = False, version: FlinkVersion = NEWEST_FLINK) -> list[str]:
     """Return the options of a version that a misspelt name may mean, usually one.
 
     Candidates, in this order: names that end with the misspelt name; a similar name; a name that extends the

@@ -16,11 +16,13 @@ from netstack import (
     PRESETS,
     CheckpointStorageType,
     EdgeBuffers,
+    FlinkVersion,
     NetworkConfig,
     QuantityError,
     format_duration,
     format_size,
     option_problems,
+    preset_for,
     unit_notice,
     with_options,
 )
@@ -38,7 +40,6 @@ from .flink_options import (
     SINCE,
     SLOTS,
     STANDARD_YAML,
-    Version,
     is_of_family,
     is_read,
     kind_of,
@@ -115,7 +116,7 @@ class Settings(NamedTuple):
     """Options that the emulator lacks, by their present names."""
     places: Mapping[str, Entry]
     """The entries that set options, by the present names of the options."""
-    version: Version
+    version: FlinkVersion
 
     @property
     def is_flink_1(self) -> bool:
@@ -157,7 +158,7 @@ def name_of(field: str) -> str:
 # Names and values
 
 
-def about_format(file: ConfigPart, version: Version, name: str) -> Iterator[Remark]:
+def about_format(file: ConfigPart, version: FlinkVersion, name: str) -> Iterator[Remark]:
     """Yield problems of the file's format, and the lines that Flink skips. `name` is the file's name."""
     if file.is_old and version >= FIRST_OF_2:
         message = f"Flink 2 does not read {OLD_NAME}"
@@ -178,7 +179,7 @@ def about_format(file: ConfigPart, version: Version, name: str) -> Iterator[Rema
         yield Remark(line, "error", "given-twice", name, message, "merge the two entries")
 
 
-def about_names(entries: list[Entry], version: Version) -> Iterator[Remark]:
+def about_names(entries: list[Entry], version: FlinkVersion) -> Iterator[Remark]:
     """Yield options with wrong or outdated names, and options that the version lacks or ignores."""
     for entry in entries:
         known = CATALOGUE.get(entry.name)
@@ -192,7 +193,7 @@ def about_names(entries: list[Entry], version: Version) -> Iterator[Remark]:
         elif known.is_removed_in(version):
             message, advice = "Flink 2 does not have this option, and ignores it silently", "drop it"
             if known.field is not None:
-                constant = getattr(PRESETS[version.preset], known.field)
+                constant = getattr(PRESETS[preset_for(str(version))], known.field)
                 message = f"Flink 2 ignores it silently and uses the constant {constant}"
                 message += f", not {entry.value}" if entry.value != str(constant) else ""
                 advice = f"remove it; {_INSTEAD[known.field]}"
@@ -202,7 +203,7 @@ def about_names(entries: list[Entry], version: Version) -> Iterator[Remark]:
             yield Remark(entry.line, "note", "old-name", entry.name, message, f"write {now}")
 
 
-def about_repeated(file: ConfigPart, version: Version) -> Iterator[Remark]:
+def about_repeated(file: ConfigPart, version: FlinkVersion) -> Iterator[Remark]:
     """Yield options that are set more than once, under different names or in different notations."""
     first: dict[str, Entry] = {}
     reported = {repeated.line for repeated in file.repeated}
@@ -228,7 +229,7 @@ def about_repeated(file: ConfigPart, version: Version) -> Iterator[Remark]:
         yield Remark(entry.line, "warning", "given-twice", entry.name, message, advice)
 
 
-def _unknown(entry: Entry, version: Version) -> Iterator[Remark]:
+def _unknown(entry: Entry, version: FlinkVersion) -> Iterator[Remark]:
     family = is_of_family(entry.name)
     if entry.name in REMOVED:
         message = f"is no longer an option; {REMOVED[entry.name]}"
@@ -249,7 +250,7 @@ def concerns(name: str) -> bool:
 
 
 def read_settings(
-    entries: list[Entry], preset: NetworkConfig, version: Version
+    entries: list[Entry], preset: NetworkConfig, version: FlinkVersion
 ) -> tuple[Settings, list[Remark]]:
     """Return the settings of the entries under the rules of a version, and the values that Flink cannot read.
 
@@ -470,7 +471,7 @@ def _during_recovery(settings: Settings) -> Iterator[Remark]:
     if not config.recover_output_on_downstream:
         message = f"has no effect unless {name_of('recover_output_on_downstream')} is true"
         yield settings.remark("warning", "no-unaligned", field, message, "set both, or remove this one")
-    elif settings.version == Version(2, 3):
+    elif settings.version == FlinkVersion(2, 3):
         message = (
             "in Flink 2.3.0, a checkpoint may store recovered data of a local channel twice "
             "(FLINK-40016), and a restart from it repeats records"

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import NamedTuple, TypeVar
 
+from buffers import HEADER_BYTES
 from netstack import (
     DEFAULT_PRESET,
     PRESETS,
@@ -29,7 +30,6 @@ from netstack import (
 )
 
 from ...base.errors import UsageError
-from .job_size import LENGTH_BYTES
 
 T = TypeVar("T")
 
@@ -65,7 +65,7 @@ def scenario_of_numbers(numbers: Numbers) -> Scenario:
     """
     problems: list[str] = []
     producers, consumers = _read(_ends, numbers.parallelism, "parallelism", (1, 1), problems)
-    wire = max(0, numbers.record_bytes) + LENGTH_BYTES  # a wrong size is rejected below
+    wire = max(0, numbers.record_bytes) + HEADER_BYTES  # a wrong size is rejected below
     per_s = _read(lambda text: records_per_s(text, wire), numbers.throughput, "throughput", 1.0, problems)
     if numbers.ship not in SHIPS:
         problems.append(f"ship: {numbers.ship!r} is unknown; {did_you_mean(numbers.ship, SHIPS)}")

@@ -31,6 +31,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from buffers import HEADER_BYTES
 from netstack import (
     FROM_SOURCE,
     Edge,
@@ -45,9 +46,6 @@ from netstack import (
 )
 
 from ...base.errors import UsageError
-
-LENGTH_BYTES = 4
-"""Bytes of the length in front of each record."""
 
 _MS = 1000.0
 
@@ -335,11 +333,11 @@ def wire_bytes(vertex: Vertex, record_bytes: int | None = None) -> int:
         UsageError: the source reads files, and `record_bytes` is None.
     """
     if isinstance(vertex.source, GeneratorSpec):
-        return vertex.source.record_bytes + LENGTH_BYTES
+        return vertex.source.record_bytes + HEADER_BYTES
     if record_bytes is None:
         text = f"record_bytes: is required, since vertices.{vertex.name}.source reads files"
         raise UsageError([text])
-    return record_bytes + LENGTH_BYTES
+    return record_bytes + HEADER_BYTES
 
 
 def held_back(scenario: Scenario, flow_of: Mapping[str, Flow]) -> set[str]:

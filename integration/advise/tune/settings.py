@@ -24,10 +24,10 @@ import msgspec
 from netstack import (
     OPTIONS,
     CheckpointMode,
+    FlinkVersion,
     NetworkConfig,
     Scenario,
     format_duration,
-    is_before,
     with_options,
 )
 
@@ -224,9 +224,10 @@ def _unaligned(scenario: Scenario, max_checkpoint_ms: float | None) -> Iterator[
 def _adaptive(scenario: Scenario, version: str) -> Iterator[Setting]:
     parallelism = {vertex.name: vertex.parallelism for vertex in scenario.vertices}
     deals_out = any(edge.strategy.in_turns and parallelism[edge.target] > 1 for edge in scenario.edges)
-    if is_before(version, "2.3") or scenario.config.adaptive_partitioner_enabled or not deals_out:
+    first = FlinkVersion(2, 3)
+    if FlinkVersion.of(version) < first or scenario.config.adaptive_partitioner_enabled or not deals_out:
         return
-    upgrade = "upgrade to Flink 2.3 and " if is_before(scenario.preset, "2.3") else ""
+    upgrade = f"upgrade to Flink {first} and " if scenario.flink_version < first else ""
     yield Setting(
         "adaptive selection",
         f"{upgrade}turn adaptive partition selection on",
@@ -238,7 +239,7 @@ def _adaptive(scenario: Scenario, version: str) -> Iterator[Setting]:
 def _fewer_buffers(scenario: Scenario) -> Iterator[Setting]:
     config = scenario.config
     changes = {field: few for field, few in _FEW_BUFFERS.items() if getattr(config, field) > few}
-    if is_before(scenario.preset, "2.0") and changes:
+    if scenario.flink_version.major == 1 and changes:
         yield Setting("fewer buffers", "take fewer network buffers", (Mechanism.BUFFERS,), changes)
 
 

@@ -9,6 +9,7 @@ from math import sqrt
 from statistics import fmean
 from typing import Any
 
+from buffers import HEADER_BYTES
 from netstack import (
     CheckpointResult,
     CostModel,
@@ -58,9 +59,6 @@ _LEAST_WINDOW_S = 40.0
 _LONGEST_WINDOW_S = 600.0
 _CHECKPOINTS = 8
 _LEAST_CHECKPOINTS = 3
-
-HEADER_BYTES = 4
-"""Length of each record's header, which the bytes in metrics include."""
 
 KEY_BYTES = 8
 """Minimum size of a generated record."""

@@ -9,6 +9,7 @@ from typing import TypeVar
 from netstack import (
     OPTIONS,
     PRESETS,
+    FlinkVersion,
     NetworkConfig,
     QuantityError,
     Section,
@@ -138,9 +139,10 @@ def read_config(job: FlinkJob, given: Mapping[str, str], notes: list[str]) -> Ne
     Raises:
         UsageError: an option of `given` is unknown, or its value is invalid.
     """
-    preset = PRESETS[preset_for(job.version)]
-    if not job.version.startswith(preset_for(job.version).removeprefix("flink-")):
-        notes.append(f"Assuming the defaults of {preset_for(job.version)} for Flink {job.version}.")
+    name = preset_for(job.version)
+    preset = PRESETS[name]
+    if FlinkVersion.of(job.version) != FlinkVersion.of(name):
+        notes.append(f"Assuming the defaults of {name} for Flink {job.version}.")
     values = _of_cluster(job, notes)
     for field, value in _of_job(job, notes).items():
         if field in values or value != getattr(preset, field):
@@ -150,7 +152,7 @@ def read_config(job: FlinkJob, given: Mapping[str, str], notes: list[str]) -> Ne
         during = OPTIONS["checkpoints_during_recovery"].name
         needed = OPTIONS["recover_output_on_downstream"].name
         notes.append(f"{during} has no effect unless {needed} is true; it is ignored.")
-    if _is_flink_1(job):
+    if FlinkVersion.of(job.version).major == 1:
         # Flink before 2.0 has no starting size: debloating begins with full segments.
         values.pop("starting_segment_bytes", None)
         segment = values.get("segment_bytes", preset.segment_bytes)
@@ -168,10 +170,6 @@ def read_config(job: FlinkJob, given: Mapping[str, str], notes: list[str]) -> Ne
     return config
 
 
-def _is_flink_1(job: FlinkJob) -> bool:
-    return job.version.startswith("1.")
-
-
 def _of_cluster(job: FlinkJob, notes: list[str]) -> dict[str, object]:
     """Return the options of the cluster by field, without those that an import leaves out."""
     if not job.configuration:
@@ -181,7 +179,7 @@ def _of_cluster(job: FlinkJob, notes: list[str]) -> dict[str, object]:
     values: dict[str, object] = {}
     for field, value in _parse(job.configuration, notes).items():
         option = OPTIONS[field]
-        if option.only_1x and not _is_flink_1(job):
+        if option.only_1x and FlinkVersion.of(job.version).major > 1:
             notes.append(
                 f"{option.name} is configured, but Flink {job.version} ignores it, so it is ignored "
                 "here, too."

@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.table import Column, Table
 from rich.text import Text
 
-from netstack import OPTIONS
+from netstack import OPTIONS, FlinkVersion
 
 from ...advise.size.budget import BudgetPlan, PlannedMemory, chance_ms, one_setting
 from ...advise.size.emulated_check import ConsumerCheck, JobCheck
@@ -198,8 +198,6 @@ _PLAN_LEGEND = (
     "least: the smallest size with which the job keeps its throughput. enough: with more memory, barriers "
     "are not faster. Overdraft buffers are not included; they take memory that is left."
 )
-_WITH_OPTIONS = ("flink-1.20",)
-"""Presets of Flink versions with options for the number of buffers."""
 
 
 def print_plan(job: JobSize, plan: BudgetPlan, console: Console) -> None:
@@ -322,7 +320,7 @@ def _one_setting(job: JobSize, plan: BudgetPlan) -> Iterator[str]:
         OPTIONS["floating_buffers_per_gate"].name: one.floating,
         OPTIONS["max_buffers_per_channel"].name: one.max_per_channel,
     }
-    if job.preset in _WITH_OPTIONS:
+    if FlinkVersion.of(job.preset).major == 1:
         yield "\nFlink 1.x has options for all exchanges at once. The greatest numbers of the plan:"
         yield from (f"  {name}: {number}" for name, number in settings.items())
         return

@@ -86,6 +86,7 @@ class Connected:
         sigma: float = 0.0,
         seed: int = 1,
         partitions: Mapping[int, PipelinedSubpartition] | None = None,
+        max_backoff_s: float = 10.0,
     ) -> None:
         costs = CostModel(jitter_sigma=sigma)
         randomness = Randomness(seed, sigma)
@@ -98,7 +99,7 @@ class Connected:
         self.producer = ProducerEnd(self.link.producing, Notifier(self.agenda, costs, randomness), find)
         blocked_until = self.link.emulated.to_producer.blocked_until
         notify = Notifier(self.agenda, costs, randomness, blocked_until)
-        self.consumer = ConsumerEnd(self.link.consuming, notify)
+        self.consumer = ConsumerEnd(self.link.consuming, notify, max_backoff_s=max_backoff_s)
         pool = self.memory.create_pool(floating, 1, floating)
         self.gate = InputGate("input", pool, None, lambda: None)
         segments = self.memory.request_unpooled(exclusive)
@@ -259,9 +260,9 @@ def test_what_is_under_way_to_a_cancelled_channel_is_dropped_and_takes_no_memory
 class Late(Connected):
     """The same, where the subpartition cannot be found at first."""
 
-    def __init__(self) -> None:
+    def __init__(self, max_backoff_s: float = 10.0) -> None:
         self.partitions: dict[int, PipelinedSubpartition] = {}
-        super().__init__(partitions=self.partitions)
+        super().__init__(partitions=self.partitions, max_backoff_s=max_backoff_s)
         self.add_and_flush(b"late")
 
     def add_partition(self) -> None:
@@ -293,16 +294,22 @@ def test_a_partition_that_comes_late_is_served_at_once(added_at: float, requests
     connected.close()
 
 
-def test_a_partition_that_never_comes_fails_its_channel_after_20_s() -> None:
-    connected = Late()
+@pytest.mark.parametrize(
+    ("max_backoff_s", "requests", "fails_at"), [(10.0, [0.0, 10.0], 20), (15.0, [0.0, 10.0, 20.0], 30)]
+)
+def test_a_partition_that_never_comes_fails_its_channel_after_twice_the_backoff(
+    max_backoff_s: float, requests: list[float], fails_at: int
+) -> None:
+    connected = Late(max_backoff_s)
     readable: list[bool] = []
-    connected.agenda.at(19.9, lambda: readable.append(connected.gate.readable))
+    connected.agenda.at(fails_at - 0.1, lambda: readable.append(connected.gate.readable))
     connected.run()
     assert readable == [False]
-    assert connected.agenda.now == pytest.approx(20.0, abs=0.01)
-    assert connected.requests == [0.0, 10.0]
+    assert connected.agenda.now == pytest.approx(fails_at, abs=0.01)
+    assert connected.requests == requests
     with pytest.raises(
-        PartitionNotFoundError, match="the producer: the partition for channel 0 was not found within 20 s"
+        PartitionNotFoundError,
+        match=f"the producer: the partition for channel 0 was not found within {fails_at} s",
     ):
         connected.gate.poll(connected.agenda.now)
     connected.close()

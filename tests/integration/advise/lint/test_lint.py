@@ -5,16 +5,14 @@ from integration.advise.lint.check import LintReport, lint
 from integration.advise.lint.config_files import MOST_OPTIONS, Entry, read_config_file
 from integration.advise.lint.flink_options import (
     CATALOGUE,
-    LATEST,
     RENAMED,
     SINCE,
-    Version,
     nearest,
     read_version,
 )
 from integration.advise.lint.rules import Remark, read_settings
 from integration.cli.app import main
-from netstack import OPTIONS, PRESETS, InputError
+from netstack import NEWEST_FLINK, OPTIONS, PRESETS, FlinkVersion, InputError
 
 DEBLOAT = "taskmanager.network.memory.buffer-debloat"
 CHECKPOINTS = "execution.checkpointing"
@@ -148,7 +146,7 @@ def test_options_of_other_parts_of_flink_are_left_alone(check) -> None:
 
 
 def test_every_known_name_is_accepted(check) -> None:
-    later = {name for name, version in SINCE.items() if version > Version(1, 20)}
+    later = {name for name, version in SINCE.items() if version > FlinkVersion(1, 20)}
     names = sorted(set(CATALOGUE) - {option.name for option in OPTIONS.values() if option.only_1x} - later)
     found = check("".join(f"{name}: x\n" for name in names), "1.20")
     assert {each.rule for each in found} <= {"bad-value", "old-name", "given-twice"}
@@ -547,7 +545,7 @@ def test_messages_name_options_as_the_version_does(check) -> None:
 
 def test_every_name_with_a_date_is_in_the_catalogue() -> None:
     assert set(SINCE) - set(CATALOGUE) == set()
-    assert max(SINCE.values()) <= LATEST
+    assert max(SINCE.values()) <= NEWEST_FLINK
 
 
 @pytest.mark.parametrize("version", ["1.11", "1.21", "2.4", "3", "2.2.x", "", "2.2\n"])
@@ -565,7 +563,7 @@ def test_versions_whose_rules_are_not_known_are_refused(version) -> None:
     ],
 )
 def test_versions_that_are_known(text, version) -> None:
-    assert read_version(text, "") == Version(*version)
+    assert read_version(text, "") == FlinkVersion(*version)
 
 
 def test_flink_before_1_19_reads_no_config_yaml(check) -> None:
