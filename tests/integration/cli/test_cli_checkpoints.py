@@ -47,14 +47,14 @@ def storage(tmp_path: Path) -> DirectoryStorage:
     return storage
 
 
-def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, list[str]]:
+def list_checkpoints(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, list[str]]:
     status = main(["checkpoints", *arguments])
     return status, [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
 
 
 def test_a_table_of_what_is_there(storage: DirectoryStorage, capsys: pytest.CaptureFixture[str]) -> None:
     storage.write(11, "a", b"half of it")
-    status, lines = run(capsys, storage.root)
+    status, lines = list_checkpoints(capsys, storage.root)
     assert status == 0
     assert [lines[0], *lines[2:]] == [
         "id type triggered took size files",
@@ -70,7 +70,7 @@ def test_the_table_has_80_columns(storage: DirectoryStorage, capsys: pytest.Capt
 
 
 def test_good_files_are_verified(storage: DirectoryStorage, capsys: pytest.CaptureFixture[str]) -> None:
-    status, lines = run(capsys, storage.root, "--verify")
+    status, lines = list_checkpoints(capsys, storage.root, "--verify")
     assert (status, lines[-1]) == (0, "all files are as they were written")
 
 
@@ -82,7 +82,7 @@ def test_everything_wrong_is_named(storage: DirectoryStorage, capsys: pytest.Cap
     (root / "chk-10/extra").write_bytes(b"")
     storage.write(11, "a", b"half of it")
     storage.write(11, "old", b"", shared=True)
-    status, lines = run(capsys, storage.root, "--verify")
+    status, lines = list_checkpoints(capsys, storage.root, "--verify")
     assert status == FAILED
     assert lines[-6:] == [
         "missing: chk-9/a: the file does not exist",
@@ -92,7 +92,7 @@ def test_everything_wrong_is_named(storage: DirectoryStorage, capsys: pytest.Cap
         "left over: chk-11/a: checkpoint 11 was never completed",
         "left over: shared/old: no complete checkpoint uses this file",
     ]
-    status, lines = run(capsys, storage.root)
+    status, lines = list_checkpoints(capsys, storage.root)
     assert (status, len(lines)) == (0, 5)
 
 
@@ -103,7 +103,7 @@ def test_a_folder_that_cannot_be_read_leaves_no_other_unverified(
     (root / "chk-10/a").write_bytes(b"b")
     (root / "chk-9/_metadata").unlink()
     (root / "chk-9/_metadata").mkdir()
-    status, lines = run(capsys, storage.root, "--verify")
+    status, lines = list_checkpoints(capsys, storage.root, "--verify")
     assert status == FAILED
     assert lines[2].startswith("9 broken")
     assert [" ".join(line.split()[:2]) for line in lines[4:]] == ["unreadable: chk-9:", "corrupt: chk-10/a:"]
@@ -112,8 +112,8 @@ def test_a_folder_that_cannot_be_read_leaves_no_other_unverified(
 def test_broken_metadata(storage: DirectoryStorage, capsys: pytest.CaptureFixture[str]) -> None:
     path = Path(storage.root, "chk-10/_metadata")
     path.write_bytes(path.read_bytes()[:-5])
-    assert re.fullmatch(r"10 broken - - - [\d.]+ K?i?B 2", run(capsys, storage.root)[1][-1])
-    status, lines = run(capsys, storage.root, "--verify")
+    assert re.fullmatch(r"10 broken - - - [\d.]+ K?i?B 2", list_checkpoints(capsys, storage.root)[1][-1])
+    status, lines = list_checkpoints(capsys, storage.root, "--verify")
     assert status == FAILED
     assert re.fullmatch(r"corrupt: chk-10/_metadata: it has \d+ bytes after its first .*", lines[-1])
     assert not any("left over" in line for line in lines)
@@ -138,7 +138,7 @@ def test_metadata_that_contradicts_itself(tmp_path: Path, capsys: pytest.Capture
             subtasks=(SubtaskSnapshot(vertex="count", subtask=3, handles=handles),),
         )
     )
-    status, lines = run(capsys, storage.root, "--verify")
+    status, lines = list_checkpoints(capsys, storage.root, "--verify")
     assert status == FAILED
     assert lines[-2:] == [
         "corrupt: chk-1/_metadata: keyed state 'k' of count 3 has 1 bytes, but should have 2",

@@ -36,7 +36,7 @@ def scenario(path: Path, *, duration: str = "8 s", more: str = "", **options: Pa
     return str(file)
 
 
-def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
+def run_command(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
     status = main([*arguments])
     said = capsys.readouterr()
     return status, "".join(said.out.split()), said.err.strip()  # long paths are folded
@@ -47,17 +47,17 @@ def test_a_scheduled_savepoint_is_told_and_a_run_goes_on_from_it(
 ) -> None:
     here = tmp_path / "here"
     file = scenario(tmp_path, more='savepoints_at = ["3.5 s", { at = "6 s", stop = "suspend" }]', dir=here)
-    status, out, _ = run(capsys, "run", file)
+    status, out, _ = run_command(capsys, "run", file)
     assert status == 0
     folders = sorted(path.name for path in here.glob("savepoint-*"))
     assert len(folders) == 2
     assert f":{here}/{folders[0]}" in out
     assert f":{here}/{folders[1]},andthejobstoppedwithit" in out
-    status, out, _ = run(capsys, "run", file, "--from-savepoint", f"{here}/{folders[0]}")
+    status, out, _ = run_command(capsys, "run", file, "--from-savepoint", f"{here}/{folders[0]}")
     assert status == 0
     assert f"continuedfrom{here}/{folders[0]}(" in out
     claimed = ("--from-savepoint", f"{here}/{folders[1]}/_metadata", "--claim-mode", "claim")
-    assert run(capsys, "run", file, *claimed)[0] == 0
+    assert run_command(capsys, "run", file, *claimed)[0] == 0
     assert (here / folders[0]).exists()
     assert not (here / folders[1]).exists(), "a newer checkpoint is complete"
 
@@ -66,7 +66,7 @@ def test_savepoints_of_a_job_whose_checkpoints_are_in_memory_need_a_place(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     more = 'savepoints_at = ["3 s"]'
-    status, _, err = run(capsys, "run", scenario(tmp_path, more=more))
+    status, _, err = run_command(capsys, "run", scenario(tmp_path, more=more))
     assert status == MISTAKE
     assert err == (
         f"{tmp_path}/job.toml: savepoints_at[0]: has no directory for its files; give the savepoint a "
@@ -77,9 +77,9 @@ def test_savepoints_of_a_job_whose_checkpoints_are_in_memory_need_a_place(
     for name, options in places.items():
         table = f'savepoints_at = [{{ at = "3 s", directory = "{tmp_path}/elsewhere" }}]'
         file = scenario(tmp_path, more=more if options else table, **options)
-        assert run(capsys, "run", file)[0] == 0
+        assert run_command(capsys, "run", file)[0] == 0
         (savepoint,) = (tmp_path / name).iterdir()
-        assert run(capsys, "run", file, "--from-savepoint", str(savepoint))[0] == 0
+        assert run_command(capsys, "run", file, "--from-savepoint", str(savepoint))[0] == 0
 
 
 MISTAKES: dict[str, tuple[list[str], str]] = {
@@ -114,7 +114,7 @@ def test_what_a_run_cannot_go_on_from(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], mistake: str
 ) -> None:
     arguments, text = MISTAKES[mistake]
-    assert run(capsys, "run", scenario(tmp_path), *arguments) == (MISTAKE, "", text)
+    assert run_command(capsys, "run", scenario(tmp_path), *arguments) == (MISTAKE, "", text)
 
 
 @pytest.mark.parametrize("damage", ["metadata", "file", "missing file"])
@@ -127,7 +127,7 @@ def test_a_damaged_savepoint_is_named_and_nothing_is_changed(
         stream.write("[costs]\n")
     text = Path(file).read_text().replace('"1 s"', '"1 s"\n"state.storage.fs.memory-threshold" = "0 b"')
     Path(file).write_text(text.replace("[costs]\n", ""))
-    assert run(capsys, "run", file)[0] == 0
+    assert run_command(capsys, "run", file)[0] == 0
     (folder,) = tmp_path.glob("savepoint-*")
     target = folder / "_metadata" if damage == "metadata" else next(folder.glob("source-*"))
     if damage == "missing file":
@@ -136,7 +136,7 @@ def test_a_damaged_savepoint_is_named_and_nothing_is_changed(
         target.write_bytes(target.read_bytes()[:-1])
     before = {path: path.read_bytes() for path in folder.iterdir()}
     arguments = ("--from-savepoint", str(folder), "--claim-mode", "claim")
-    status, _, err = run(capsys, "run", file, *arguments)
+    status, _, err = run_command(capsys, "run", file, *arguments)
     assert status == MISTAKE
     assert err.startswith(f"netstack run: --from-savepoint: {folder} is damaged: ")
     assert err.count("\n") == 0

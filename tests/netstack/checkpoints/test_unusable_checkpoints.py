@@ -92,7 +92,7 @@ def job(log: TransactionLog, kill_at: float = 1.0, **settings: Any) -> Scenario:
     )
 
 
-def run(storage: MemoryStorage, scenario: Scenario, *, distributed: bool) -> Result:
+def run_from(storage: MemoryStorage, scenario: Scenario, *, distributed: bool) -> Result:
     if distributed:
         return run_distributed(scenario, launch_locally(storage), storage)
     return emulate(scenario, storage=storage)
@@ -101,7 +101,7 @@ def run(storage: MemoryStorage, scenario: Scenario, *, distributed: bool) -> Res
 @pytest.mark.parametrize("distributed", [False, True])
 def test_the_next_older_checkpoint_is_restored_instead(distributed: bool) -> None:
     log, storage = TransactionLog(), SpoiltStorage(2)
-    result = run(storage, job(log), distributed=distributed)
+    result = run_from(storage, job(log), distributed=distributed)
     third, second, first = (*reversed(storage.unreadable), storage.unreadable[0] - 1)
     assert result.failure is None
     assert [restart.unusable_checkpoint_id for restart in result.restarts] == [third, second, UNSET]
@@ -120,7 +120,7 @@ def test_the_next_older_checkpoint_is_restored_instead(distributed: bool) -> Non
 def test_where_no_checkpoint_is_left_the_job_has_failed(distributed: bool) -> None:
     storage = SpoiltStorage(3)
     with pytest.raises(JobFailedError) as failed:
-        run(storage, job(TransactionLog()), distributed=distributed)
+        run_from(storage, job(TransactionLog()), distributed=distributed)
     result, oldest = failed.value.result, storage.unreadable[0]
     assert str(failed.value).startswith(f"checkpoint {oldest} cannot be restored: ")
     assert str(failed.value).endswith("; there is no other checkpoint to restore")

@@ -69,7 +69,7 @@ def scenario_with(ship: str, *faults: Fault) -> Scenario:
     )
 
 
-def run(scenario: Scenario, planned: Sequence[Fault] = ()) -> tuple[str, list[tuple[float, str]]]:
+def run_planned(scenario: Scenario, planned: Sequence[Fault] = ()) -> tuple[str, list[tuple[float, str]]]:
     """Run a scenario, to which faults are added on the way.
 
     Returns its result without the faults, and the faults that have fired.
@@ -144,13 +144,13 @@ COUNTED = [moment for moment in MOMENTS if moment != "at a time"]
 )
 def test_a_planned_fault_does_what_it_does_from_the_beginning(ship: str, moment: str, kind: str) -> None:
     fault = faults_at(MOMENTS[moment])[kind]
-    planned, fired = run(scenario_with(ship), [fault])
+    planned, fired = run_planned(scenario_with(ship), [fault])
     (first, _), (at, what) = fired
     assert (first, what) == (1.2, kind)
     assert PLANNED_AT < at < 5.5
-    from_the_beginning, _ = run(scenario_with(ship, fault))
+    from_the_beginning, _ = run_planned(scenario_with(ship, fault))
     assert planned == from_the_beginning
-    without, _ = run(scenario_with(ship))
+    without, _ = run_planned(scenario_with(ship))
     assert planned != without
 
 

@@ -214,13 +214,13 @@ def job(*, slow_s: float = 0.0, service_s: float = 0.0) -> Scenario:
     )
 
 
-def run(scenario: Scenario) -> Result:
+def run_over_processes(scenario: Scenario) -> Result:
     storage = MemoryStorage()
     return run_distributed(scenario, launch_locally(storage), storage)
 
 
 def test_a_slow_function_puts_its_process_behind() -> None:
-    result = run(job(slow_s=0.004))
+    result = run_over_processes(job(slow_s=0.004))
     assert isinstance(result.task_managers_behind_s, dict)
     behind_s = result.task_managers_behind_s["sink"]
     assert behind_s is not None

@@ -54,7 +54,7 @@ def test_state_in_memory_owes_nothing() -> None:
     assert state_times(SubtaskState("sums", 0, 1, 8), COSTS) is None
 
 
-def run(scenario: Scenario, cost_s: float) -> Result:
+def emulate_at_cost(scenario: Scenario, cost_s: float) -> Result:
     costs = replace(scenario.costs, table_read_s=cost_s, table_write_s=0.0, table_flush_rate_bytes_per_s=1e12)
     return emulate(replace(scenario, costs=costs), storage=MemoryStorage(), tables=ModelStores())
 
@@ -62,6 +62,6 @@ def run(scenario: Scenario, cost_s: float) -> Result:
 def test_a_job_is_busy_for_what_it_reads() -> None:
     """600 sums that each read an entry, in 1 ms."""
     scenario = sums_job(TransactionLog(), state_backend=StateBackendType.ROCKSDB, checkpoint_interval_s=None)
-    free, dear = run(scenario, 0.0), run(scenario, 0.001)
+    free, dear = emulate_at_cost(scenario, 0.0), emulate_at_cost(scenario, 0.001)
     busy = [sum(each[-1] for each in result.series[2].busy_ms) for result in (free, dear)]
     assert busy[1] - busy[0] == pytest.approx(600, rel=0.05)

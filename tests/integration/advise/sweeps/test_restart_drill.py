@@ -15,7 +15,7 @@ from tests.integration.advise.tune.paced_job import JOB, LIMIT, UNLIMITED
 DOWN_S = 30.0
 
 
-def run(job: Scenario, limit: float = LIMIT) -> Result:
+def run_drill(job: Scenario, limit: float = LIMIT) -> Result:
     """A run of the drill."""
     drill = drill_scenario(job, DOWN_S, limit)
     return emulate(drill, end_of_run=EndOnceCaughtUp(drill))
@@ -23,7 +23,7 @@ def run(job: Scenario, limit: float = LIMIT) -> Result:
 
 @pytest.fixture(scope="module")
 def drill() -> RestartDrill:
-    return drill_of("now", run(JOB))
+    return drill_of("now", run_drill(JOB))
 
 
 def test_catching_up_takes_the_backlog_over_the_free_capacity(drill: RestartDrill) -> None:
@@ -42,7 +42,7 @@ def test_checkpoints_take_as_long_as_at_the_limit_meanwhile(drill: RestartDrill)
 
 def test_checkpoints_expire_and_restart_the_job() -> None:
     short = with_options(JOB.config, {"checkpoint_timeout_s": 1.0})
-    found = drill_of("now", run(replace(JOB, config=short)))
+    found = drill_of("now", run_drill(replace(JOB, config=short)))
     assert found.checkpoints_expired > 0
     assert found.restarts > 0, "none is tolerated by default"
 
@@ -82,7 +82,7 @@ def test_an_outage_has_a_length() -> None:
 def test_a_burst_that_has_just_come_is_no_backlog() -> None:
     bursts = GeneratorSpec(record_bytes=1000, rates=(250.0,), burst_s=8.0)
     found = drill_of(
-        "now", run(replace(JOB, vertices=(Vertex(name="orders", source=bursts), JOB.vertices[1])))
+        "now", run_drill(replace(JOB, vertices=(Vertex(name="orders", source=bursts), JOB.vertices[1])))
     )
     assert found.caught_up_s == pytest.approx(DOWN_S / (LIMIT - 1), rel=0.35), "to a burst"
     assert found.emulated_s == found.caught_up_s

@@ -12,7 +12,7 @@ from tests.integration.advise.tune.paced_job import JOB
 calls: list[tuple[str, list[int]]] = []
 
 
-def run(points: Sequence[Point], why: str) -> list[PointRow]:
+def rows_of(points: Sequence[Point], why: str) -> list[PointRow]:
     """Rows of the points, which are told apart by their seeds."""
     calls.append((why, [point.seed for point in points]))
     return [failed_row(point, "not run") for point in points]
@@ -29,12 +29,12 @@ def counting(name: str, *sizes: int) -> Waves[list[int]]:
 
 def test_each_gets_its_own_rows_and_their_waves_run_together() -> None:
     calls.clear()
-    assert run_side_by_side([counting("a", 2, 1), counting("b", 3)], run) == [[20, 21, 10], [30, 31, 32]]
+    assert run_side_by_side([counting("a", 2, 1), counting("b", 3)], rows_of) == [[20, 21, 10], [30, 31, 32]]
     assert calls == [("a", [20, 21, 30, 31, 32]), ("a", [10])]
 
 
 def test_one_that_needs_no_run_ends_at_once() -> None:
     calls.clear()
-    assert run_side_by_side([counting("a"), counting("b", 1)], run) == [[], [10]]
-    assert run_side_by_side([counting("a")], run) == [[]]
+    assert run_side_by_side([counting("a"), counting("b", 1)], rows_of) == [[], [10]]
+    assert run_side_by_side([counting("a")], rows_of) == [[]]
     assert calls == [("b", [10])]
