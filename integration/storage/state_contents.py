@@ -192,7 +192,7 @@ class _Tally:
         self.groups[entry.key_group] += entry.size
         self.subtasks[entry.subtask] += entry.size
         self.sizes[key] += entry.size
-        self._counts[key] += len(entry.value) if entry.kind == "list" else 1
+        self._counts[key] += entry.values
         self._group_of[key] = entry.key_group
 
     def largest(self, number: int) -> list[LargeKey]:
@@ -313,7 +313,7 @@ def batches_of(entries: Iterator[StateEntry]) -> Iterator[pa.RecordBatch]:
             [row.kind for row in rows],
             [row.key_group for row in rows],
             [as_json(row.key) for row in rows],
-            [as_json(row.key_in_map) if row.kind == "map" else None for row in rows],
+            [as_json(row.key_in_map) if row.is_in_map else None for row in rows],
             [as_json(row.value) for row in rows],
             [row.size for row in rows],
         ]

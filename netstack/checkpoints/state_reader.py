@@ -14,9 +14,9 @@ from ..exchange.key_groups import key_group_range
 from ..state.backend import ReadHandle
 from ..state.changelog import restore_logged
 from ..state.handles import WHOLE_FILES, StateHandle
-from ..state.keyed_state import WITH_TTL, KeyedStateBackend, require_shape
+from ..state.keyed_state import KeyedStateBackend, require_shape
 from ..state.operator_state import list_in
-from ..state.state_kinds import GROUP_BYTES, MAP, StateKind, parts_of
+from ..state.state_kinds import GROUP_BYTES, WITH_TTL, StateKind, class_of, parts_of
 from ..state.table_backend import TableSettings, TableStateBackend
 from ..state.table_store import TableStores
 from ..state.value_encoding import decode_value, encode_value
@@ -40,6 +40,16 @@ class StateEntry(NamedTuple):
     key_in_map: Any
     value: Any
     size: int
+
+    @property
+    def is_in_map(self) -> bool:
+        """Whether it is an entry of a map."""
+        return class_of(self.kind).has_entries
+
+    @property
+    def values(self) -> int:
+        """Number of values: the length of a list, else 1."""
+        return len(self.value) if class_of(self.kind).has_elements else 1
 
 
 def keyed_entries(
@@ -99,13 +109,13 @@ def _without_times(kind: str, stored: Any) -> Any:
     """Return a stored value without timestamps, which only state with a time to live has."""
     if not kind.endswith(WITH_TTL):
         return stored
-    return [value for value, _ in stored] if kind.startswith("list") else stored[0]
+    return [value for value, _ in stored] if class_of(kind).has_elements else stored[0]
 
 
 def _entry(snapshot: SubtaskSnapshot, name: str, kind: str, key: bytes, value: Any) -> StateEntry:
     size = len(key) - GROUP_BYTES + len(encode_value(value))
     in_map = None
-    if kind == MAP:
+    if class_of(kind).has_entries:
         key, encoded = parts_of(key)
         in_map = decode_value(encoded)
     group, plain = int.from_bytes(key[:GROUP_BYTES], "big"), decode_value(key[GROUP_BYTES:])

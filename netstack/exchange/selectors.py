@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from itertools import pairwise
 from math import floor
+from typing import NamedTuple
 
 import numpy as np
 
 from buffers import RecordBlock
 
+from ..scenarios.ship_strategies import ShipStrategy
 from ..scenarios.user_code import KeyHash
 from .key_groups import assign_to_operators
 from .partition import LEAST_LOADED
@@ -104,6 +106,31 @@ class MeasuredShares:
         drawn = np.searchsorted(self._until, self._generator.random(len(block)), side="right")
         chosen: list[int] = np.minimum(drawn, len(self._until) - 1).tolist()
         return chosen
+
+
+class SelectorTerms(NamedTuple):
+    """Properties of an exchange on which the selectors of its producers depend."""
+
+    adaptive: bool
+    """Whether records go to the least loaded subpartition (FLIP-339)."""
+    key_hash: KeyHash | None
+    """Hash of the keys of records; None if the strategy is not by key."""
+    max_parallelism: int
+    """Number of key groups of the consumer."""
+    random_channel: Callable[[int], int]
+    """Draws one of this number of channels."""
+
+
+def selector_of(strategy: ShipStrategy, channels: int, terms: SelectorTerms) -> ChannelSelector:
+    """Return the channel selector of one producer; not for strategies that copy each record."""
+    match strategy:
+        case ShipStrategy.HASH:
+            assert terms.key_hash is not None
+            return KeyGroupSelector(channels, terms.max_parallelism, terms.key_hash)
+        case ShipStrategy.REBALANCE:
+            return RoundRobin(channels, terms.random_channel(channels), adaptive=terms.adaptive)
+        case _:
+            return RoundRobin(channels, adaptive=terms.adaptive)
 
 
 ChannelSelector = RoundRobin | KeyGroupSelector | Fraction | MeasuredShares

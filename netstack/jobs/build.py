@@ -25,14 +25,20 @@ from ..exchange.gate import InputGate
 from ..exchange.local_channel import LocalInputChannel
 from ..exchange.partition import ResultPartition
 from ..exchange.remote_channel import RemoteInputChannel
-from ..exchange.selectors import ChannelSelector, Fraction, KeyGroupSelector, MeasuredShares, RoundRobin
+from ..exchange.selectors import (
+    ChannelSelector,
+    Fraction,
+    MeasuredShares,
+    RoundRobin,
+    SelectorTerms,
+    selector_of,
+)
 from ..scenarios.changes import ScheduledChange
 from ..scenarios.config_rules import debloater_of
 from ..scenarios.costs import LinkConditions
 from ..scenarios.record_contents import contents_of
 from ..scenarios.scenario import Edge, Scenario, Vertex
 from ..scenarios.ship_strategies import (
-    ShipStrategy,
     aligned_readers,
     producers_of_consumers,
     producers_read,
@@ -430,14 +436,14 @@ class JobBuilder:
         if edge.shares:
             seeds = [self._scenario.seed, self._scenario.edges.index(edge), producer]
             selector = MeasuredShares(edge.shares, seeds)
-        elif key_hash is not None:
-            selector = KeyGroupSelector(channels, self._maker.max_parallelism[edge.target], key_hash)
         else:
-            random = edge.strategy is ShipStrategy.REBALANCE
-            first = self._randomness.integer(channels) if random else 0
-            selector = RoundRobin(
-                channels, first, adaptive=self._scenario.config.adaptive_partitioner_enabled
+            terms = SelectorTerms(
+                self._scenario.config.adaptive_partitioner_enabled,
+                key_hash,
+                self._maker.max_parallelism[edge.target],
+                self._randomness.integer,
             )
+            selector = selector_of(edge.strategy, channels, terms)
         return selector if edge.fraction == 1 else Fraction(edge.fraction, selector)
 
     def _gate(

@@ -42,16 +42,18 @@ from .copy_on_write import CopyOnWriteMap, MapSnapshot
 from .handles import StateFormat, StateHandle
 from .state_kinds import (
     GROUP_BYTES,
-    MAP,
+    WITH_TTL,
     AggregatingState,
     CopyOnWriteMaps,
     CurrentKey,
+    KeyedState,
     ListState,
     MapState,
     ReducingState,
     StateKind,
     Table,
     ValueState,
+    class_of,
     parts_of,
 )
 from .time_to_live import Expiry, StateTtlConfig, TtlListTable, TtlTable
@@ -157,12 +159,6 @@ def _are_keys(keys: list[Any]) -> bool:
     return {*map(type, keys)} <= {bytes} and min(map(len, keys), default=GROUP_BYTES) >= GROUP_BYTES
 
 
-WITH_TTL = " with time-to-live"
-"""Suffix of the kind of a state whose values are stored with timestamps."""
-
-_LIST = "list"
-
-
 class KeyedStateBackend(InMemory):
     """The keyed state of one subtask, in memory; a `StateBackend`.
 
@@ -240,15 +236,15 @@ class KeyedStateBackend(InMemory):
             StateError: if the name belongs to a state of another kind, or if only one of the two states has a
                 time-to-live. The other methods that return states raise it too.
         """
-        return ValueState(self._declared("value", name, ttl), self._current, default)
+        return ValueState(self._declared(ValueState, name, ttl), self._current, default)
 
     def list(self, name: str, *, ttl: StateTtlConfig | None = None) -> ListState[Any]:
         """Return the list state with this name; each element has its own time-to-live."""
-        return ListState(self._declared(_LIST, name, ttl), self._current)
+        return ListState(self._declared(ListState, name, ttl), self._current)
 
     def map(self, name: str, *, ttl: StateTtlConfig | None = None) -> MapState[Any, Any]:
         """Return the map state with this name; each entry has its own time-to-live."""
-        return MapState(self._declared(MAP, name, ttl), self._current)
+        return MapState(self._declared(MapState, name, ttl), self._current)
 
     def reducing(
         self, name: str, function: Callable[[V, V], V], *, ttl: StateTtlConfig | None = None
@@ -256,7 +252,7 @@ class KeyedStateBackend(InMemory):
         """Return the reducing state with this name; ``function`` combines the current value with an added
         one.
         """
-        return ReducingState(self._declared("reducing", name, ttl), self._current, function)
+        return ReducingState(self._declared(ReducingState, name, ttl), self._current, function)
 
     def aggregating(
         self,
@@ -268,20 +264,20 @@ class KeyedStateBackend(InMemory):
         ttl: StateTtlConfig | None = None,
     ) -> AggregatingState[V, A, R]:
         """Return the aggregating state with this name; ``add`` returns the accumulator and may modify it."""
-        table = self._declared("aggregating", name, ttl)
+        table = self._declared(AggregatingState, name, ttl)
         return AggregatingState(table, self._current, create, add, result)
 
-    def _declared(self, kind: str, name: str, ttl: StateTtlConfig | None) -> Any:
+    def _declared(self, state: type[KeyedState[Any]], name: str, ttl: StateTtlConfig | None) -> Any:
         """Return the table of a state. With a time-to-live, this table hides expired values."""
         if ttl is None:
-            return self._table(kind, name)
+            return self._table(state.kind, name)
         if self._clock is None:
             raise StateError(
                 f"state {name!r} has a time-to-live, but this backend was created without a clock"
             )
-        table: Any = self._table(kind + WITH_TTL, name)
-        self._expiries[name] = expiry = Expiry(ttl.ttl_ms, of_elements=kind == _LIST)
-        wrapper = TtlListTable if kind == _LIST else TtlTable
+        table: Any = self._table(state.kind + WITH_TTL, name)
+        self._expiries[name] = expiry = Expiry(ttl.ttl_ms, of_elements=state.has_elements)
+        wrapper = TtlListTable if state.has_elements else TtlTable
         return wrapper(table, ttl, expiry, self._clock, cleans=self._cleans_on_access)
 
     def tables(self) -> Iterator[tuple[str, str, Table]]:
@@ -302,7 +298,7 @@ class KeyedStateBackend(InMemory):
         return table
 
     def _new_table(self, kind: str, name: str) -> Table:
-        table = self._maps[name] = CopyOnWriteMaps() if _is_map(kind) else CopyOnWriteMap()
+        table = self._maps[name] = CopyOnWriteMaps() if class_of(kind).has_entries else CopyOnWriteMap()
         return table
 
     def snapshot(
@@ -350,7 +346,7 @@ class KeyedStateBackend(InMemory):
             case Operation.PUT:
                 table.put(change.key, change.value)
             case Operation.APPEND:
-                if not change.kind.startswith(_LIST):
+                if not class_of(change.kind).has_elements:
                     raise StateError(
                         f"a change adds an element to state {change.name!r}, but this state is of kind "
                         f"{change.kind}"
@@ -361,7 +357,7 @@ class KeyedStateBackend(InMemory):
 
     def _takes(self, kind: str, key: bytes) -> bool:
         """Whether a stored key belongs to this subtask; also remembers its key group."""
-        if _is_map(kind):
+        if class_of(kind).has_entries:
             key = parts_of(key)[0]
         group, plain = int.from_bytes(key[:GROUP_BYTES], "big"), key[GROUP_BYTES:]
         if group not in self.key_groups:
@@ -377,7 +373,7 @@ def require_shape(kind: str, name: str, value: Any) -> None:
     Raises:
         StateError: if the value has another shape.
     """
-    timed, is_list = kind.endswith(WITH_TTL), kind.startswith(_LIST)
+    timed, is_list = kind.endswith(WITH_TTL), class_of(kind).has_elements
     if not (timed or is_list):
         return
     elements = value if is_list else [value]
@@ -388,7 +384,3 @@ def require_shape(kind: str, name: str, value: Any) -> None:
 
 def _has_time(stored: Any) -> bool:
     return type(stored) is list and len(stored) == 2 and type(stored[1]) is int
-
-
-def _is_map(kind: str) -> bool:
-    return kind.removesuffix(WITH_TTL) == MAP

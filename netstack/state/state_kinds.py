@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
 from ..errors import StateError
 from .copy_on_write import CopyOnWriteMap
@@ -93,9 +93,16 @@ R = TypeVar("R")
 
 
 class KeyedState(Generic[V]):
-    """Base of the kinds of state; ``V`` is the type of the values read."""
+    """Base of the kinds of state, which declare how they are stored; ``V`` is the type of the values read."""
 
     __slots__ = ("_current", "_table")
+
+    kind: ClassVar[str] = ""
+    """Name of the kind in stored state."""
+    has_elements: ClassVar[bool] = False
+    """Whether the value of a key is a list. Each element has its own time-to-live."""
+    has_entries: ClassVar[bool] = False
+    """Whether each key has a map, with a table entry for each entry of the map."""
 
     def __init__(self, table: Table, current: CurrentKey) -> None:
         self._table = table
@@ -131,6 +138,8 @@ class ValueState(KeyedState[V]):
 
     __slots__ = ("_default",)
 
+    kind = "value"
+
     def __init__(self, table: Table, current: CurrentKey, default: Any) -> None:
         super().__init__(table, current)
         self._default = default
@@ -150,6 +159,9 @@ class ListState(KeyedState[list[V]]):
     """A list of values for each key (Flink: ``ListState``)."""
 
     __slots__ = ()
+
+    kind = "list"
+    has_elements = True
 
     def get(self) -> list[V]:
         """Return the list, empty if there is none."""
@@ -176,6 +188,8 @@ class ReducingState(KeyedState[V]):
 
     __slots__ = ("_function",)
 
+    kind = "reducing"
+
     def __init__(self, table: Table, current: CurrentKey, function: Callable[[V, V], V]) -> None:
         super().__init__(table, current)
         self._function = function
@@ -200,6 +214,8 @@ class AggregatingState(KeyedState[R], Generic[V, A, R]):
     """
 
     __slots__ = ("_add", "_create", "_result")
+
+    kind = "aggregating"
 
     def __init__(
         self,
@@ -230,9 +246,6 @@ class AggregatingState(KeyedState[R], Generic[V, A, R]):
 
 
 K = TypeVar("K")
-
-MAP = "map"
-"""Name of the kind of map state."""
 
 LONGEST_KEY = (1 << 16) - 1
 """Maximum length of an entry's key, in bytes."""
@@ -276,6 +289,9 @@ class MapState(KeyedState[dict[K, V]], Generic[K, V]):
     """
 
     __slots__ = ()
+
+    kind = "map"
+    has_entries = True
 
     def get(self, key: K) -> V | None:
         """Return the value of a key in the map, or None."""
@@ -344,6 +360,17 @@ class MapState(KeyedState[dict[K, V]], Generic[K, V]):
 
     def _entry(self, key: K) -> bytes:
         return entry_key(self._current.get(), encode_value(key))
+
+
+WITH_TTL = " with time-to-live"
+"""Suffix of the kind of a state whose values are stored with timestamps."""
+
+_KINDS: dict[str, type[KeyedState[Any]]] = {state.kind: state for state in KeyedState.__subclasses__()}
+
+
+def class_of(kind: str) -> type[KeyedState[Any]]:
+    """Return the class of a stored kind, with or without a time-to-live; the base if it is unknown."""
+    return _KINDS.get(kind.removesuffix(WITH_TTL), KeyedState)
 
 
 class CopyOnWriteMaps(CopyOnWriteMap[bytes, Any]):

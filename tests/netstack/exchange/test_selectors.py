@@ -10,7 +10,15 @@ from hypothesis import strategies as st
 from buffers import RecordBlock
 from netstack.exchange.java_hash import hash_strings
 from netstack.exchange.partition import LEAST_LOADED
-from netstack.exchange.selectors import LEFT_OUT, Fraction, KeyGroupSelector, RoundRobin
+from netstack.exchange.selectors import (
+    LEFT_OUT,
+    Fraction,
+    KeyGroupSelector,
+    RoundRobin,
+    SelectorTerms,
+    selector_of,
+)
+from netstack.scenarios.ship_strategies import ShipStrategy
 
 
 def block_of(count: int) -> RecordBlock:
@@ -48,6 +56,19 @@ def test_a_fraction_lets_through_as_many_as_are_due_whatever_the_blocks(
 
 def text_of_block(block: RecordBlock) -> np.ndarray[tuple[int], np.dtype[np.int32]]:
     return hash_strings([bytes(payload).decode() for payload in block.payloads()])
+
+
+def test_each_strategy_has_a_selector() -> None:
+    terms = SelectorTerms(False, text_of_block, 128, lambda channels: channels - 1)
+    block = RecordBlock.from_payloads([b"0", b"1", b"2", b"3"])
+    assert {
+        ship.value: selector_of(ship, 3, terms).select(block) for ship in ShipStrategy if not ship.copies
+    } == {
+        "forward": [0, 1, 2, 0],
+        "rescale": [0, 1, 2, 0],
+        "rebalance": [2, 0, 1, 2],
+        "hash": KeyGroupSelector(3, 128, text_of_block).select(block),
+    }
 
 
 @pytest.mark.parametrize(

@@ -17,9 +17,8 @@ from netstack import (
     distribution_notices,
 )
 from netstack.jobs.failover import Region, deployment_s, failover_regions, regions_of, task_names
+from netstack.scenarios.scenario import SHIPS
 from netstack.scenarios.ship_strategies import consumers_of_producers
-
-ALL_SHIPS = ("forward", "rescale", "rebalance", "hash", "broadcast")
 
 
 def job(vertices: dict[str, int], *edges: tuple[str, str, str], **config: object) -> Scenario:
@@ -92,7 +91,7 @@ def jobs(draw: st.DrawFn) -> Scenario:
     vertices = {f"v{n}": draw(st.integers(1, 5)) for n in range(draw(st.integers(1, 6)))}
     names = list(vertices)
     edges = [
-        (source, target, draw(st.sampled_from(ALL_SHIPS)))
+        (source, target, draw(st.sampled_from(SHIPS)))
         for place, target in enumerate(names)
         for source in names[:place]
         if draw(st.integers(0, 2)) == 0

@@ -18,7 +18,7 @@ from netstack.scenarios.ship_strategies import (
 )
 
 PARALLELISM = st.integers(1, 20)
-ALL_TO_ALL = ["rebalance", "hash", "broadcast"]
+ALL_TO_ALL = [ship.value for ship in ShipStrategy if not ship.pointwise]
 POINTWISE = [ship.value for ship in ShipStrategy if ship.pointwise]
 
 
