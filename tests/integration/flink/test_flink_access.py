@@ -250,7 +250,9 @@ class TestWhoAsks:
     ) -> None:
         monkeypatch.delenv("NETSTACK_PASSWORD", raising=False)
         assert main(["import-flink", "http://127.0.0.1:9", "--user", "ann"]) == 2
-        assert capsys.readouterr().err == ("--user ann requires --password-file or $NETSTACK_PASSWORD\n")
+        assert capsys.readouterr().err == (
+            "netstack import-flink: --user ann requires --password-file or $NETSTACK_PASSWORD\n"
+        )
 
     def test_a_password_that_is_asked_for(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv("NETSTACK_PASSWORD", raising=False)
