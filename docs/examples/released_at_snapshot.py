@@ -20,9 +20,16 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from flowcontrol import Action, AlternatingAligner, AlternatingState, CheckpointBarrier, Resume
+from flowcontrol import (
+    Action,
+    AlternatingAligner,
+    AlternatingState,
+    BarrierHandler,
+    CheckpointBarrier,
+    Resume,
+)
 from integration import load_scenario
-from netstack import Result, emulate
+from netstack import NetworkConfig, Result, emulate
 from netstack.tasks import task_checkpoints
 
 EXAMPLES = Path(__file__).parent
@@ -55,12 +62,19 @@ class ReleasingAligner(AlternatingAligner):
 @contextmanager
 def released_at_snapshot() -> Iterator[None]:
     """Let all jobs in the block resume channels so."""
-    usual = task_checkpoints.AlternatingAligner
-    task_checkpoints.AlternatingAligner = ReleasingAligner  # type: ignore[misc]
+    usual = task_checkpoints.create_barrier_handler
+
+    def releasing(config: NetworkConfig, channels: int) -> BarrierHandler:
+        if config.barrier_mode.handler is not AlternatingAligner:
+            return usual(config, channels)
+        after_finish = config.checkpoints_after_tasks_finish
+        return ReleasingAligner(channels, checkpoints_after_tasks_finish=after_finish)
+
+    task_checkpoints.create_barrier_handler = releasing
     try:
         yield
     finally:
-        task_checkpoints.AlternatingAligner = usual  # type: ignore[misc]
+        task_checkpoints.create_barrier_handler = usual
 
 
 def read_per_s(result: Result) -> float:

@@ -291,8 +291,8 @@ class TestCommands:
     ) -> None:
         assert main([*command, str(EXAMPLE), "--user", "ann"]) == 2
         assert capsys.readouterr().err == (
-            "--ca, --cert, --key, --header, --user and --password-file can be used only with the "
-            f"address of a cluster, but {EXAMPLE} is a recording; remove them\n"
+            f"netstack {command[0]}: --ca, --cert, --key, --header, --user and --password-file can be used "
+            f"only with the address of a cluster, but {EXAMPLE} is a recording; remove them\n"
         )
 
     def test_a_place_that_is_neither(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
