@@ -13,7 +13,7 @@ from netstack import InputError, JobFailedError, Result, Scenario, parse_duratio
 from ..advise.diagnose.checkpoint_rules import BARRIERS_WAIT
 from ..advise.diagnose.diagnosis import Diagnosis
 from ..advise.diagnose.diagnosis import diagnose as diagnosed
-from ..advise.diagnose.findings import observations
+from ..advise.diagnose.observation import observations
 from ..advise.diagnose.trial import may_run_again, trials
 from ..base.errors import UsageError
 from ..base.file_kinds import FileKind
@@ -144,7 +144,8 @@ def _headroom(
 ) -> str | None:
     """Return how much more load a job can take, in a sentence; None: unknown, or it is at its limit."""
     # Imported here, because pyarrow takes a while.
-    from ..advise.diagnose.headroom import cpu_bound_text, headroom_of, headroom_text
+    from ..advise.diagnose.headroom import headroom_of
+    from ..advise.diagnose.words import cpu_bound_text, headroom_text
     from ..advise.tune.settings import is_large
 
     if is_large(scenario):

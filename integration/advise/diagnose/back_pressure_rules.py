@@ -25,31 +25,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
+from typing import NamedTuple
 
 from netstack import OPTIONS, Series, VertexSteady, capacity_by_load
 
-from ...base.number_text import bytes_per_second, digits, milliseconds, percent, size
 from ...base.optional_figures import Values, complete, highest, known, mean, value_at
-from .findings import (
-    BACK_PRESSURED,
-    BUSY,
-    HIGH_USAGE,
-    HIGHLY_BACK_PRESSURED,
-    LOW_USAGE,
-    SKEW,
-    Exchange,
-    Finding,
-    Observation,
-    any_of,
-    costs_ms,
-    is_busy,
-    is_empty,
-    is_full,
-    may_overtake,
-    share,
-    span,
-    span_percent,
-)
+from .conditions import BUSY, HIGH_USAGE, LOW_USAGE, SKEW, any_of, costs_ms, is_busy, is_empty, is_full, share
+from .findings import Found, Rule, Words, rule
+from .observation import Observation, may_overtake
+from .words import buffer_use, limits, unless, when
 
 _ALTERNATES_FROM, _ALTERNATES_TO = 0.2, 0.8
 """A subtask can be back-pressured in bursts if its mean back-pressured share of time is in this range."""
@@ -77,37 +61,34 @@ _NEAR = 0.7
 """A limit explains the throughput if the throughput is at least this share of the limit."""
 
 
-def operator_bound(view: Observation) -> Iterator[Finding]:
-    """Find vertices that are busy all the time and whose writers are back-pressured."""
+_BUSIEST = "no vertex is back-pressured; {where} is the busiest vertex and works {busy:percent} of its time"
+_PROFILE = "Profile {where}, or raise its parallelism: no network option makes it faster."
+_SPREAD_KEYS = "Spread the keys, by a salt or by a local aggregation before the exchange."
+_COMPARE_FULL = "Compare the machines and the work of the full subtasks with those of the others."
+_NO_REMEDY = "Debloating sizes buffers by gate and does not fix skew."
+_COSTS = "busy ms per record, by subtask: {costs:span}"
+_BOTH_POOLS = "inPoolUsage {vertex.inPoolUsage:span}, outPoolUsage {vertex.outPoolUsage:span}"
+_WRITERS_POOLS = "outPoolUsage upstream: {writers:output pools}"
+"""Lines of several rules."""
+
+
+def _busy(view: Observation) -> Iterator[Found]:
+    """Find vertices that are busy all the time. The case: whether their writers are back-pressured."""
     for vertex in view.consumers:
-        if not is_busy(vertex) or not view.holds_up(vertex):
-            continue
-        waiting = ", ".join(
-            f"{writer.name} {span_percent(writer.backpressured_ms_per_s)} ({_back_pressure_level(writer)})"
-            for _, writer in view.inputs(vertex)
-            if known(writer.backpressured_ms_per_s)
-        )
-        waiting = waiting or "as Flink reports"
-        some = _only_some(vertex)
-        yield Finding(
-            rule="operator-bound",
-            severity="problem",
-            where=vertex.name,
-            says=f"{vertex.name} limits the throughput: "
-            f"{'some subtasks are' if some else 'it is'} always busy, and upstream tasks wait.",
-            evidence=[
-                f"busy {span_percent(vertex.busy_ms_per_s)}, back-pressured "
-                f"{span_percent(vertex.backpressured_ms_per_s)}; upstream back-pressured: {waiting}",
-                *_rate_and_cost(vertex),
-            ],
-            next=["Find out first why these subtasks have more to do than the others."]
-            if some
-            else [f"{_profile(vertex)} Buffers only decide how long data and barriers wait before it."],
-        )
+        if is_busy(vertex):
+            writers = _writers(view, vertex)
+            yield Found(
+                vertex.name,
+                view.holds_up(vertex),
+                vertex=vertex,
+                writers=writers,
+                unknown=view.may_wait(writers),
+                some=_only_some(vertex),
+            )
 
 
-def _profile(vertex: VertexSteady) -> str:
-    return f"Profile {vertex.name}, or raise its parallelism: no network option makes it faster."
+def _writers(view: Observation, vertex: VertexSteady) -> list[VertexSteady]:
+    return [writer for _, writer in view.inputs(vertex)]
 
 
 def _only_some(vertex: VertexSteady) -> bool:
@@ -116,89 +97,99 @@ def _only_some(vertex: VertexSteady) -> bool:
     return busy is not None and busy / 1000 < BUSY
 
 
-def at_its_limit(view: Observation) -> Iterator[Finding]:
-    """Find vertices that are busy all the time, but have no writer that is known to be back-pressured."""
-    for vertex in view.consumers:
-        held = view.holds_up(vertex)
-        if not is_busy(vertex) or held:
-            continue
-        evidence = [f"busy {span_percent(vertex.busy_ms_per_s)}", *_rate_and_cost(vertex)]
-        if held is False:
-            yield Finding(
-                rule="near-its-limit",
-                severity="notice",
-                where=vertex.name,
-                says=f"{vertex.name} is nearly at its limit: no task waits for it yet, but a little more "
-                "input will cause back-pressure.",
-                evidence=evidence,
-                next=[f"Raise the parallelism of {vertex.name} before the load grows."],
-            )
-            continue
-        some = _only_some(vertex)
-        writers = view.may_wait([writer for _, writer in view.inputs(vertex)])
-        yield Finding(
-            rule="at-its-limit",
-            severity="problem",
-            where=vertex.name,
-            says=f"{'Some subtasks of ' if some else ''}{vertex.name} {'are' if some else 'is'} busy all the "
-            f"time; whether {writers} waits for it is not reported.",
-            evidence=evidence,
-            next=[
-                f"Check whether {writers} emits less than it could: then {vertex.name} is the bottleneck.",
-                _profile(vertex),
-            ],
-        )
+operator_bound = rule(
+    "operator-bound",
+    "problem",
+    says="{where} limits the throughput: {some:some subtasks are|it is} always busy, and upstream tasks "
+    "wait.",
+    evidence=[
+        "busy {vertex.busy_ms_per_s:percent span}, back-pressured "
+        "{vertex.backpressured_ms_per_s:percent span}; upstream back-pressured: {writers:pressure}",
+        "{vertex:rate and cost}",
+    ],
+    next=[
+        when("some", "Find out first why these subtasks have more to do than the others."),
+        unless("some", f"{_PROFILE} Buffers only decide how long data and barriers wait before it."),
+    ],
+)(_busy)
+
+at_its_limit = Rule(
+    _busy,
+    Words(
+        "near-its-limit",
+        "notice",
+        case=False,
+        says="{where} is nearly at its limit: no task waits for it yet, but a little more input will cause "
+        "back-pressure.",
+        evidence=["busy {vertex.busy_ms_per_s:percent span}", "{vertex:rate and cost}"],
+        next=["Raise the parallelism of {where} before the load grows."],
+    ),
+    Words(
+        "at-its-limit",
+        "problem",
+        case=None,
+        says="{some:Some subtasks of |}{where} {some:are|is} busy all the time; whether {unknown:any of} "
+        "waits for it is not reported.",
+        evidence=["busy {vertex.busy_ms_per_s:percent span}", "{vertex:rate and cost}"],
+        next=[
+            "Check whether {unknown:any of} emits less than it could: then {where} is the bottleneck.",
+            _PROFILE,
+        ],
+    ),
+)
 
 
-def not_bound(view: Observation) -> Iterator[Finding]:
-    """Find that no vertex is back-pressured: the input or a source limits the job."""
+@rule(
+    "input-bound",
+    "fine",
+    case=False,
+    says="No task limits the throughput: the job is as fast as its input.",
+    evidence=[_BUSIEST],
+)
+@rule(
+    "source-bound",
+    "notice",
+    says="The source {where} limits the throughput: tasks that read from it have time left.",
+    evidence=[_BUSIEST],
+    next=["Raise the parallelism of {where}, or make reading cheaper."],
+)
+def not_bound(view: Observation) -> Iterator[Found]:
+    """Find that no vertex is back-pressured. The case: whether a source is at its limit."""
     shares = [share(complete(vertex.busy_ms_per_s) or ()) for vertex in view.vertices]
     if view.no_back_pressure is not True or not shares or None in shares:
         return
     busy, busiest = max(zip(known(shares), view.vertices, strict=True), key=lambda pair: pair[0])
-    evidence = [
-        f"no vertex is back-pressured; {busiest.name} is the busiest vertex and works {percent(busy)} "
-        "of its time"
-    ]
-    if busy < BUSY:
-        says = "No task limits the throughput: the job is as fast as its input."
-        yield Finding(rule="input-bound", severity="fine", where=busiest.name, says=says, evidence=evidence)
-    elif not view.inputs(busiest):
-        yield Finding(
-            rule="source-bound",
-            severity="notice",
-            where=busiest.name,
-            says=f"The source {busiest.name} limits the throughput: tasks that read from it have time left.",
-            evidence=evidence,
-            next=[f"Raise the parallelism of {busiest.name}, or make reading cheaper."],
-        )
+    if busy < BUSY or not view.inputs(busiest):
+        yield Found(busiest.name, busy >= BUSY, busy=busy)
 
 
-def alternating(view: Observation) -> Iterator[Finding]:
+@rule(
+    "alternating",
+    "notice",
+    says="{where} is back-pressured in bursts: fully in {wholly:percent} of the samples, hardly at all "
+    "in most of the others, and {average:percent} of its time on average.",
+    evidence=["in {extreme} of {samples} samples the back-pressure is below 15 % or above 85 %"],
+    next=["Look for load that comes in bursts: windows that fire, timers, garbage collection."],
+)
+def alternating(view: Observation) -> Iterator[Found]:
     """Find subtasks that are wholly back-pressured at some times and not at all at others."""
     by_name = {series.vertex: series for series in view.series}
     for series in known(by_name.get(vertex.name) for vertex in view.vertices):
         for subtask, counter in enumerate(series.backpressured_ms):
-            seconds = list(_shares(series, counter, view))
-            extreme = [at for at in seconds if at <= _EXTREME or at >= 1 - _EXTREME]
-            average = mean(seconds)
+            samples = list(_shares(series, counter, view))
+            extreme = [at for at in samples if at <= _EXTREME or at >= 1 - _EXTREME]
+            average = mean(samples)
             if average is None or not _ALTERNATES_FROM <= average <= _ALTERNATES_TO:
                 continue
-            if len(extreme) < _MOSTLY * len(seconds):
+            if len(extreme) < _MOSTLY * len(samples):
                 continue
-            wholly = sum(at >= 1 - _EXTREME for at in seconds) / len(seconds)
-            yield Finding(
-                rule="alternating",
-                severity="notice",
-                where=f"{series.vertex}[{subtask}]",
-                says=f"{series.vertex}[{subtask}] is back-pressured in bursts: fully in "
-                f"{percent(wholly)} of the samples, hardly at all in most of the others, and "
-                f"{percent(average)} of its time on average.",
-                evidence=[
-                    f"in {len(extreme)} of {len(seconds)} samples the back-pressure is below 15 % or "
-                    "above 85 %"
-                ],
-                next=["Look for load that comes in bursts: windows that fire, timers, garbage collection."],
+            wholly = sum(at >= 1 - _EXTREME for at in samples) / len(samples)
+            yield Found(
+                f"{series.vertex}[{subtask}]",
+                wholly=wholly,
+                average=average,
+                extreme=len(extreme),
+                samples=len(samples),
             )
             break  # one subtask stands for the vertex
 
@@ -211,22 +202,17 @@ def _shares(series: Series, counter: Sequence[float], view: Observation) -> Iter
             yield (now - was) / (end - start) / 1000
 
 
-def _back_pressure_level(vertex: VertexSteady) -> str:
-    """Return Flink's name for a vertex's back-pressure level."""
-    pressed = share(vertex.backpressured_ms_per_s) or 0.0
-    if pressed < BACK_PRESSURED:
-        return "OK"
-    return "HIGH" if pressed >= HIGHLY_BACK_PRESSURED else "LOW"
-
-
-def _rate_and_cost(vertex: VertexSteady) -> Iterator[str]:
-    """Yield the record rate of a vertex and its cost per record, if known."""
-    rates, costs = complete(vertex.records_in_per_s), costs_ms(vertex)
-    if rates is not None:
-        yield f"reads {digits(sum(rates))} records/s" + (f", at {span(costs)} ms per record" if costs else "")
-
-
-def skewed_records(view: Observation) -> Iterator[Finding]:
+@rule(
+    "skewed-records",
+    "notice",
+    says="{where}[{most}] gets {uneven:.1f} times as many records as the mean.",
+    evidence=["records/s by subtask: {vertex.records_in_per_s:whole span}"],
+    next=[
+        when("by_key", _SPREAD_KEYS),
+        unless("by_key", "Check which upstream subtasks emit more, and the partitioner if you wrote it."),
+    ],
+)
+def skewed_records(view: Observation) -> Iterator[Found]:
     """Find vertices with one subtask that gets more records than the others."""
     for vertex in view.consumers:
         uneven = _unevenness(vertex.records_in_per_s)
@@ -235,62 +221,25 @@ def skewed_records(view: Observation) -> Iterator[Finding]:
         if uneven is None or uneven < SKEW or by_load:
             continue
         most = vertex.records_in_per_s.index(highest(vertex.records_in_per_s))
-        action = "Spread the keys, by a salt or by a local aggregation before the exchange."
-        if not any(way.by_key for way in ways):
-            action = "Check which upstream subtasks emit more, and the partitioner if you wrote it."
-        yield Finding(
-            rule="skewed-records",
-            severity="notice",
-            where=vertex.name,
-            says=f"{vertex.name}[{most}] gets {uneven:.1f} times as many records as the mean.",
-            evidence=[f"records/s by subtask: {span(vertex.records_in_per_s, ',.0f')}"],
-            next=[action],
-        )
+        by_key = any(way.by_key for way in ways)
+        yield Found(vertex.name, vertex=vertex, most=most, uneven=uneven, by_key=by_key)
 
 
-def skewed_cost(view: Observation) -> Iterator[Finding]:
+@rule(
+    "skewed-cost",
+    "notice",
+    says="A record takes {dearer:.1f} times as long in {where}[{dearest}] as on average over all subtasks.",
+    evidence=[_COSTS],
+    next=["Compare the machines, the state and the keys of the subtasks."],
+)
+def skewed_cost(view: Observation) -> Iterator[Found]:
     """Find busy vertices with one subtask that needs more time per record than the others."""
     for vertex in view.consumers:
         costs = costs_ms(vertex)
         dearer = _unevenness(costs or ())
         if costs is None or dearer is None or dearer < SKEW or not is_busy(vertex):
             continue
-        dearest = _slowest_subtask(vertex)
-        yield Finding(
-            rule="skewed-cost",
-            severity="notice",
-            where=vertex.name,
-            says=f"A record takes {dearer:.1f} times as long in {vertex.name}[{dearest}] as on average over "
-            "all subtasks.",
-            evidence=[f"busy ms per record, by subtask: {span(costs)}"],
-            next=["Compare the machines, the state and the keys of the subtasks."],
-        )
-
-
-def unequal_writers(view: Observation) -> Iterator[Finding]:
-    """Find readers with some writers that fill their channels and others that hardly use them."""
-    avoided = (
-        " Unaligned checkpoints or an aligned timeout avoid them."
-        if may_overtake(view.exchanges, view.vertices)
-        else ""
-    )
-    for vertex in view.consumers:
-        usage = complete(used for _, writer in view.inputs(vertex) for used in writer.outPoolUsage) or []
-        full = [used for used in usage if is_full([used])]
-        if not full or min(usage) >= max(full) / 2:
-            continue
-        yield Finding(
-            rule="unequal-writers",
-            severity="notice",
-            where=vertex.name,
-            says=f"{len(full)} of the {len(usage)} subtasks that write to it have full output buffers, "
-            "and the others do not: barriers come early on some channels and late on others.",
-            evidence=[out_pools_upstream(view, vertex)],
-            next=[
-                f"Expect long alignments.{avoided}",
-                "Do not rely on debloating: it gives all channels of a gate the same buffer size.",
-            ],
-        )
+        yield Found(vertex.name, costs=costs, dearer=dearer, dearest=_slowest_subtask(vertex))
 
 
 def _unevenness(values: Values) -> float | None:
@@ -307,35 +256,103 @@ def _slowest_subtask(vertex: VertexSteady) -> int:
     return costs.index(max(costs))
 
 
-def some_readers_full(view: Observation) -> Iterator[Finding]:
-    """Find exchanges with some readers full and busy, and others empty and idle."""
-    for writer in filter(view.is_back_pressured, view.vertices):
-        for exchange, reader in view.outputs(writer):
-            full, starved = _full_and_starved(reader)
-            if not full or exchange.strategy.pointwise:
-                continue
-            compare = "Compare the machines and the work of the full subtasks with those of the others."
-            spread = "Spread the keys, by a salt or by a local aggregation before the exchange."
-            steps = [spread, compare] if exchange.strategy.by_key else [compare]
-            usages = ", ".join("?" if used is None else f"{used:.2f}" for used in reader.inPoolUsage)
-            yield Finding(
-                rule="some-readers-full",
-                severity="problem",
-                where=exchange.name,
-                says=f"{subtasks_text(reader, full)} cannot keep up, so "
-                f"{subtasks_text(reader, starved)} {'waits' if len(starved) == 1 else 'wait'}, too: "
-                "a writer stops writing to all channels when one of them is full.",
-                evidence=[
-                    f"inPoolUsage of {reader.name}, by subtask: {usages}",
-                    f"idle {span_percent(reader.idle_ms_per_s)}, busy {span_percent(reader.busy_ms_per_s)}",
-                    f"outPoolUsage of {writer.name}: {span(writer.outPoolUsage)}; one of its "
-                    f"subpartitions may hold {exchange.buffers.quota(view.config)} buffers",
-                ],
-                next=[f"{steps[0]} Debloating sizes buffers by gate and does not fix skew.", *steps[1:]],
-            )
+@rule(
+    "unequal-writers",
+    "notice",
+    says="{full} of the {subtasks} subtasks that write to it have full output buffers, and the others do "
+    "not: barriers come early on some channels and late on others.",
+    evidence=[_WRITERS_POOLS],
+    next=[
+        "Expect long alignments.{overtakes: Unaligned checkpoints or an aligned timeout avoid them.|}",
+        "Do not rely on debloating: it gives all channels of a gate the same buffer size.",
+    ],
+)
+def unequal_writers(view: Observation) -> Iterator[Found]:
+    """Find readers with some writers that fill their channels and others that hardly use them."""
+    for vertex in view.consumers:
+        writers = _writers(view, vertex)
+        usage = complete(used for writer in writers for used in writer.outPoolUsage) or []
+        full = [used for used in usage if is_full([used])]
+        if not full or min(usage) >= max(full) / 2:
+            continue
+        yield Found(
+            vertex.name,
+            writers=writers,
+            full=len(full),
+            subtasks=len(usage),
+            overtakes=may_overtake(view.exchanges, view.vertices),
+        )
 
 
-def slow_reader_in_turns(view: Observation) -> Iterator[Finding]:
+@rule(
+    "network-bound",
+    "problem",
+    says="The network limits the throughput of {where}: writers are full, and readers wait"
+    "{explained:.|, or its round trip is too long for the buffers.}",
+    evidence=[
+        "outPoolUsage of {writer.name}: {writer.outPoolUsage:span}, back-pressured "
+        "{writer.backpressured_ms_per_s:percent span} of the time",
+        "inPoolUsage of {reader.name}: {reader.inPoolUsage:span}, idle {reader.idle_ms_per_s:percent span}",
+        limits,
+    ],
+    next=[
+        "Check the bandwidth and latency between the task managers, and what else uses the network.",
+        "If the round trip is the limit, give channels more buffers or raise the parallelism. "
+        "`netstack size` computes how many buffers a link needs.",
+    ],
+)
+def network_bound(view: Observation) -> Iterator[Found]:
+    """Find remote exchanges with full writers and with empty, idle readers."""
+    for writer in view.vertices:
+        readers = [(exchange, reader) for exchange, reader in view.outputs(writer) if exchange.remote]
+        if not view.is_back_pressured(writer) or not is_full(writer.outPoolUsage):
+            continue
+        if any_of(is_full(reader.inPoolUsage) for _, reader in readers) is not False:
+            continue
+        for exchange, reader in readers:
+            idle = mean(reader.idle_ms_per_s)
+            if is_empty(reader.inPoolUsage) and idle is not None and idle / 1000 >= _MOSTLY_IDLE:
+                found = list(_limits(view, reader))
+                explained = any(limit.used >= _NEAR for limit in found)
+                yield Found(exchange.name, writer=writer, reader=reader, limits=found, explained=explained)
+
+
+class Limit(NamedTuple):
+    """A limit that credit or bandwidth sets for an exchange."""
+
+    used: float
+    """Share of the limit that is in use."""
+    bytes_per_s: float
+    credit: tuple[int, float, float] | None = None
+    """For credit: a subtask's buffers, the bytes of each, and the round trip in ms; None: bandwidth."""
+
+
+def _limits(view: Observation, reader: VertexSteady) -> Iterator[Limit]:
+    """Yield the limits that credit and bandwidth set."""
+    rates, link = complete(reader.bytes_in_per_s), view.link
+    if link is None or rates is None:
+        return
+    config, buffers = view.config, sum(view.credit_buffers(reader))
+    buffer_bytes = mean(reader.debloatedBufferSize) if config.debloat_enabled else config.segment_bytes
+    if link.latency_s > 0 and buffers and buffer_bytes is not None:
+        limit = buffers * buffer_bytes / (2 * link.latency_s)
+        yield Limit(max(rates) / limit, limit, (buffers, buffer_bytes, 2000 * link.latency_s))
+    if link.bandwidth_bytes_per_s is not None:
+        yield Limit(sum(rates) / link.bandwidth_bytes_per_s, link.bandwidth_bytes_per_s)
+
+
+@rule(
+    "slow-reader-in-turns",
+    "problem",
+    says="The exchange sends the same number of records to each subtask, so all subtasks are as slow as "
+    "{reader.name}[{slowest}].",
+    evidence=["together they read {now:digits} records/s, and could read {possible:digits}", _COSTS],
+    next=[
+        "Set {option}: true, from Flink 2.3 on{outcome:in brackets}. It changes the order in which "
+        "records are processed; state by key is not affected."
+    ],
+)
+def slow_reader_in_turns(view: Observation) -> Iterator[Found]:
     """Find exchanges that send all subtasks the same number of records although some could read far more.
 
     Adaptive partition selection lets each subtask read at its own speed (FLIP-339, Flink 2.3).
@@ -356,129 +373,51 @@ def slow_reader_in_turns(view: Observation) -> Iterator[Finding]:
             possible = capacity_by_load(exchange.ship, writer.parallelism, rates)
             if not view.is_back_pressured(writer) or possible < _WORTHWHILE * now:
                 continue
-            yield Finding(
-                rule="slow-reader-in-turns",
-                severity="problem",
-                where=exchange.name,
-                says="The exchange sends the same number of records to each subtask, so all subtasks are "
-                f"as slow as {reader.name}[{slowest}].",
-                evidence=[
-                    f"together they read {digits(now)} records/s, and could read {digits(possible)}",
-                    f"busy ms per record, by subtask: {span(costs)}",
-                ],
-                next=[
-                    f"Set {OPTIONS[field].name}: true, from Flink 2.3 on{view.tried_text({field: True})}. "
-                    "It changes the order in which records are processed; state by key is not affected."
-                ],
+            yield Found(
+                exchange.name,
+                reader=reader,
+                slowest=slowest,
+                now=now,
+                possible=possible,
+                costs=costs,
+                option=OPTIONS[field].name,
+                outcome=view.tried({field: True}),
             )
 
 
-def input_full(view: Observation) -> Iterator[Finding]:
-    """Find readers with a full input: they cause back-pressure, pass it on, or will soon cause it."""
-    for vertex in view.consumers:
-        if not is_full(vertex.inPoolUsage):
-            continue
-        evidence = [_both_pools(vertex), out_pools_upstream(view, vertex)]
-        output_full = is_full(vertex.outPoolUsage) if view.outputs(vertex) else False
-        held = view.holds_up(vertex)
-        if output_full:
-            yield Finding(
-                rule="both-pools-full",
-                severity="notice",
-                where=vertex.name,
-                says="Its input and output are full: it passes on back-pressure from downstream.",
-                evidence=evidence,
-                next=["Look downstream for the first vertex whose output is not full."],
-            )
-        elif output_full is None or held is None:
-            continue
-        elif held:
-            yield Finding(
-                rule="input-full-output-free",
-                severity="notice",
-                where=vertex.name,
-                says="Its input buffers and the output buffers of the vertices before it are full, but its "
-                "own output buffers are free: this vertex causes the back-pressure.",
-                evidence=[*evidence, *_kinds_of_buffers(view, vertex)],
-            )
-        else:
-            yield Finding(
-                rule="input-filling",
-                severity="notice",
-                where=vertex.name,
-                says="Its input is full, but its writers are not: it lags and may soon hold up upstream "
-                "tasks.",
-                evidence=evidence,
-                next=["Watch it. If this lasts, treat it as a bottleneck."],
-            )
-
-
-def output_full_input_free(view: Observation) -> Iterator[Finding]:
-    """Find vertices that wait for their output while their input is empty."""
-    for vertex in view.consumers:
-        if not is_empty(vertex.inPoolUsage) or not view.is_back_pressured(vertex):
-            continue
-        if any_of(is_full(reader.inPoolUsage) for _, reader in view.outputs(vertex)):
-            yield Finding(
-                rule="output-full-input-free",
-                severity="notice",
-                where=vertex.name,
-                says="Its output is full, but its input is free: either back-pressure has not yet "
-                "reached upstream tasks or has just ended, or this vertex emits much more than it "
-                "reads.",
-                evidence=[_both_pools(vertex)],
-                next=["Diagnose it again later: if this lasts, the operator multiplies records."],
-            )
-
-
-def out_pools_upstream(view: Observation, vertex: VertexSteady) -> str:
-    """Return the output pool usages of a vertex's writers, as text."""
-    usages = (f"{writer.name} {span(writer.outPoolUsage)}" for _, writer in view.inputs(vertex))
-    return f"outPoolUsage upstream: {', '.join(usages)}"
-
-
-def _both_pools(vertex: VertexSteady) -> str:
-    return f"inPoolUsage {span(vertex.inPoolUsage)}, outPoolUsage {span(vertex.outPoolUsage)}"
-
-
-def _kinds_of_buffers(view: Observation, vertex: VertexSteady) -> list[str]:
-    """Return as text the usage of both kinds of buffers, and whether data waits on all or some channels."""
-    measured = _measured_usages(vertex)
-    usages = measured or _least_usages(view, vertex)
-    if usages is None:
-        return []
-    floating, exclusive = usages
-    shares = (
-        f"{percent(floating)} of the floating buffers and {percent(exclusive)} of the exclusive buffers "
-        "are used"
-    )
-    if measured is None:
-        shares = f"at least {percent(floating)} of the floating and {percent(exclusive)} of the exclusive "
-        shares += "buffers are used"
-    if min(floating, exclusive) >= HIGH_USAGE:
-        return [f"{shares}: data waits on all or most channels"]
-    written = known(used for _, writer in view.inputs(vertex) for used in writer.outPoolUsage)
-    some_writers_full = max(written, default=0.0) >= HIGH_USAGE and min(written) < LOW_USAGE
-    if floating >= HIGH_USAGE or some_writers_full:
-        return [f"{shares}: data waits on some of the channels only"]
-    return [shares]
-
-
-def _least_usages(view: Observation, vertex: VertexSteady) -> tuple[float, float] | None:
-    """Return lower bounds for the usage of floating and exclusive buffers in the fullest subtask."""
-    usage = highest(vertex.inPoolUsage)
-    exclusive, floating = view.credit_buffers(vertex)
-    if usage is None or not exclusive or not floating:
-        return None
-    used = usage * (exclusive + floating)
-    return max(0.0, used - exclusive) / floating, max(0.0, used - floating) / exclusive
-
-
-def _measured_usages(vertex: VertexSteady) -> tuple[float, float] | None:
-    """Return the measured usage of floating and exclusive buffers, of the fullest subtask; None: unknown."""
-    floating = complete(vertex.inputFloatingBuffersUsage)
-    exclusive = complete(vertex.inputExclusiveBuffersUsage)
-    return None if floating is None or exclusive is None else (max(floating), max(exclusive))
+@rule(
+    "some-readers-full",
+    "problem",
+    says="{full:subtasks} cannot keep up, so {starved:subtasks} {one_starves:waits|wait}, too: a writer "
+    "stops writing to all channels when one of them is full.",
+    evidence=[
+        "inPoolUsage of {reader.name}, by subtask: {reader.inPoolUsage:each}",
+        "idle {reader.idle_ms_per_s:percent span}, busy {reader.busy_ms_per_s:percent span}",
+        "outPoolUsage of {writer.name}: {writer.outPoolUsage:span}; one of its subpartitions may hold "
+        "{quota} buffers",
+    ],
+    next=[
+        when("by_key", f"{_SPREAD_KEYS} {_NO_REMEDY}"),
+        when("by_key", _COMPARE_FULL),
+        unless("by_key", f"{_COMPARE_FULL} {_NO_REMEDY}"),
+    ],
+)
+def some_readers_full(view: Observation) -> Iterator[Found]:
+    """Find exchanges with some readers full and busy, and others empty and idle."""
+    for writer in filter(view.is_back_pressured, view.vertices):
+        for exchange, reader in view.outputs(writer):
+            full, starved = _full_and_starved(reader)
+            if full and not exchange.strategy.pointwise:
+                yield Found(
+                    exchange.name,
+                    writer=writer,
+                    reader=reader,
+                    full=(reader, full),
+                    starved=(reader, starved),
+                    one_starves=len(starved) == 1,
+                    by_key=exchange.strategy.by_key,
+                    quota=exchange.buffers.quota(view.config),
+                )
 
 
 def full_readers(vertex: VertexSteady) -> list[int]:
@@ -504,73 +443,115 @@ def _full_and_starved(vertex: VertexSteady) -> tuple[list[int], list[int]]:
     return (list(full), empty) if full and empty else ([], [])
 
 
-def subtasks_text(vertex: VertexSteady, subtasks: Sequence[int]) -> str:
-    """Return the names of some subtasks, or their number if there are many."""
-    if len(subtasks) > 3:
-        return f"{len(subtasks)} subtasks of {vertex.name}"
-    return ", ".join(f"{vertex.name}[{index}]" for index in subtasks)
-
-
-def network_bound(view: Observation) -> Iterator[Finding]:
-    """Find remote exchanges with full writers and with empty, idle readers."""
-    for writer in view.vertices:
-        readers = [(exchange, reader) for exchange, reader in view.outputs(writer) if exchange.remote]
-        if not view.is_back_pressured(writer) or not is_full(writer.outPoolUsage):
+@rule(
+    "both-pools-full",
+    "notice",
+    case="passes it on",
+    says="Its input and output are full: it passes on back-pressure from downstream.",
+    evidence=[_BOTH_POOLS, _WRITERS_POOLS],
+    next=["Look downstream for the first vertex whose output is not full."],
+)
+@rule(
+    "input-full-output-free",
+    "notice",
+    case="causes it",
+    says="Its input buffers and the output buffers of the vertices before it are full, but its own "
+    "output buffers are free: this vertex causes the back-pressure.",
+    evidence=[_BOTH_POOLS, _WRITERS_POOLS, buffer_use],
+)
+@rule(
+    "input-filling",
+    "notice",
+    case="lags",
+    says="Its input is full, but its writers are not: it lags and may soon hold up upstream tasks.",
+    evidence=[_BOTH_POOLS, _WRITERS_POOLS],
+    next=["Watch it. If this lasts, treat it as a bottleneck."],
+)
+def input_full(view: Observation) -> Iterator[Found]:
+    """Find readers with a full input: they cause back-pressure, pass it on, or will soon cause it."""
+    for vertex in view.consumers:
+        if not is_full(vertex.inPoolUsage):
             continue
-        if any_of(is_full(reader.inPoolUsage) for _, reader in readers) is not False:
+        output_full = is_full(vertex.outPoolUsage) if view.outputs(vertex) else False
+        held = view.holds_up(vertex)
+        if output_full is None or (held is None and not output_full):
             continue
-        for exchange, reader in readers:
-            idle = mean(reader.idle_ms_per_s)
-            if is_empty(reader.inPoolUsage) and idle is not None and idle / 1000 >= _MOSTLY_IDLE:
-                yield _network(view, exchange, writer, reader)
+        case = "passes it on" if output_full else "causes it" if held else "lags"
+        use = buffer_use_of(view, vertex) if case == "causes it" else None
+        yield Found(vertex.name, case, vertex=vertex, writers=_writers(view, vertex), use=use)
 
 
-def _network(view: Observation, exchange: Exchange, writer: VertexSteady, reader: VertexSteady) -> Finding:
-    evidence = [
-        f"outPoolUsage of {writer.name}: {span(writer.outPoolUsage)}, back-pressured "
-        f"{span_percent(writer.backpressured_ms_per_s)} of the time",
-        f"inPoolUsage of {reader.name}: {span(reader.inPoolUsage)}, idle "
-        f"{span_percent(reader.idle_ms_per_s)}",
-    ]
-    limits = list(_limits(view, reader))
-    explained = any(nearness >= _NEAR for _, nearness in limits)
-    unknown = "the round trip time is not reported, so this limit is unknown: buffers x size / round trip"
-    if view.link is not None:
-        unknown = "either this link has no limit by credit and bandwidth, or its limits are unknown"
-    return Finding(
-        rule="network-bound",
-        severity="problem",
-        where=exchange.name,
-        says=f"The network limits the throughput of {exchange.name}: writers are full, and readers wait"
-        + ("." if explained else ", or its round trip is too long for the buffers."),
-        evidence=[*evidence, *([text for text, _ in limits] or [unknown])],
-        next=[
-            "Check the bandwidth and latency between the task managers, and what else uses the network.",
-            "If the round trip is the limit, give channels more buffers or raise the parallelism. "
-            "`netstack size` computes how many buffers a link needs.",
-        ],
-    )
+class BufferUse(NamedTuple):
+    """Usage of both kinds of buffers in the fullest subtask."""
+
+    floating: float
+    exclusive: float
+    is_measured: bool
+    """False: the usages are lower bounds."""
+    on_all_channels: bool | None
+    """Whether data waits on all or most channels, or on some only; None: unknown."""
 
 
-def _limits(view: Observation, reader: VertexSteady) -> Iterator[tuple[str, float]]:
-    """Yield the limits that credit and bandwidth set, as text, each with the share of it that is in use."""
-    rates, link = complete(reader.bytes_in_per_s), view.link
-    if link is None or rates is None:
-        return
-    config, buffers = view.config, sum(view.credit_buffers(reader))
-    buffer_bytes = mean(reader.debloatedBufferSize) if config.debloat_enabled else config.segment_bytes
-    if link.latency_s > 0 and buffers and buffer_bytes is not None:
-        limit = buffers * buffer_bytes / (2 * link.latency_s)
-        nearness = max(rates) / limit
-        yield (
-            f"{buffers} buffers of {size(buffer_bytes)} in a round trip of "
-            f"{milliseconds(2000 * link.latency_s)} allow a subtask at most {bytes_per_second(limit)}; "
-            f"it reads {percent(nearness)} of that",
-            nearness,
-        )
-    if link.bandwidth_bytes_per_s is not None:
-        nearness = sum(rates) / link.bandwidth_bytes_per_s
-        yield (
-            f"{percent(nearness)} of the bandwidth of {bytes_per_second(link.bandwidth_bytes_per_s)} is used",
-            nearness,
-        )
+def buffer_use_of(view: Observation, vertex: VertexSteady) -> BufferUse | None:
+    """Return the usage of both kinds of buffers, and whether data waits on all channels; None: unknown."""
+    measured = _measured_usages(vertex)
+    usages = measured or _least_usages(view, vertex)
+    if usages is None:
+        return None
+    floating, exclusive = usages
+    written = known(used for writer in _writers(view, vertex) for used in writer.outPoolUsage)
+    some_writers_full = max(written, default=0.0) >= HIGH_USAGE and min(written) < LOW_USAGE
+    on_some = floating >= HIGH_USAGE or some_writers_full
+    on_all = True if min(usages) >= HIGH_USAGE else False if on_some else None
+    return BufferUse(floating, exclusive, measured is not None, on_all)
+
+
+def _least_usages(view: Observation, vertex: VertexSteady) -> tuple[float, float] | None:
+    """Return lower bounds for the usage of floating and exclusive buffers in the fullest subtask."""
+    usage = highest(vertex.inPoolUsage)
+    exclusive, floating = view.credit_buffers(vertex)
+    if usage is None or not exclusive or not floating:
+        return None
+    used = usage * (exclusive + floating)
+    return max(0.0, used - exclusive) / floating, max(0.0, used - floating) / exclusive
+
+
+def _measured_usages(vertex: VertexSteady) -> tuple[float, float] | None:
+    """Return the measured usage of floating and exclusive buffers, of the fullest subtask; None: unknown."""
+    floating = complete(vertex.inputFloatingBuffersUsage)
+    exclusive = complete(vertex.inputExclusiveBuffersUsage)
+    return None if floating is None or exclusive is None else (max(floating), max(exclusive))
+
+
+@rule(
+    "output-full-input-free",
+    "notice",
+    says="Its output is full, but its input is free: either back-pressure has not yet reached upstream "
+    "tasks or has just ended, or this vertex emits much more than it reads.",
+    evidence=[_BOTH_POOLS],
+    next=["Diagnose it again later: if this lasts, the operator multiplies records."],
+)
+def output_full_input_free(view: Observation) -> Iterator[Found]:
+    """Find vertices that wait for their output while their input is empty."""
+    for vertex in view.consumers:
+        if not is_empty(vertex.inPoolUsage) or not view.is_back_pressured(vertex):
+            continue
+        if any_of(is_full(reader.inPoolUsage) for _, reader in view.outputs(vertex)):
+            yield Found(vertex.name, vertex=vertex)
+
+
+RULES = (
+    operator_bound,
+    at_its_limit,
+    not_bound,
+    alternating,
+    skewed_records,
+    skewed_cost,
+    unequal_writers,
+    network_bound,
+    slow_reader_in_turns,
+    some_readers_full,
+    input_full,
+    output_full_input_free,
+)
+"""Rules on back-pressure, in the order of their findings."""

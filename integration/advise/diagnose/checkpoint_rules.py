@@ -1,6 +1,6 @@
 """Rules on checkpoints: the phase that takes the time and its cause, failures, and deadlocks.
 
-Each phase (`figures.checkpoint_times`) has a cause of its own::
+Each phase (`runs.checkpoint_times`) has a cause of its own::
 
     trigger |-- start delay --|-- alignment --|- sync -|-- async --|- acknowledgement -| complete
             data in flight     unequal         state to  state to    messages, and
@@ -12,11 +12,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-import numpy as np
-
 from netstack import CheckpointResult, VertexSteady, standstills
 
-from ...base.number_text import bytes_per_second, counted, milliseconds, percent, size
 from ...base.optional_figures import complete, known
 from ...runs.checkpoint_times import (
     ACKNOWLEDGEMENT,
@@ -27,28 +24,24 @@ from ...runs.checkpoint_times import (
     CheckpointTimes,
     mean_times,
 )
-from .back_pressure_rules import full_readers, subtasks_text
-from .findings import (
-    BACK_PRESSURED,
-    HIGHLY_BACK_PRESSURED,
-    NO_PAUSE,
-    Finding,
-    Observation,
-    Severity,
-    bytes_waiting,
-    is_busy,
-    may_overtake,
-    of_subtasks,
-    parallelisms,
-    share_of_interval,
-    span_percent,
+from .back_pressure_rules import full_readers
+from .conditions import BACK_PRESSURED, HIGHLY_BACK_PRESSURED, NO_PAUSE, is_busy, share_of_interval
+from .findings import Found, Rule, Severity, Words, rule
+from .observation import DataWaiting, Observation, bytes_waiting, may_overtake, of_subtasks, parallelisms
+from .words import (
+    Line,
+    advice_on_bursts,
+    burst_times,
+    data_waiting,
+    failure_reasons,
+    let_less_wait,
+    times_of_uneven,
+    unless,
+    when,
 )
 
 BARRIERS_WAIT = "long-start-delay"
 """Name of the rule for barriers that wait behind in-flight data. Debloating is the remedy."""
-
-_WORTH_MS = 0.5
-"""A phase shorter than this, in ms, counts as 0."""
 
 SHORT_MS = 200.0
 """A checkpoint shorter than this, in ms, is no problem, whatever its phases."""
@@ -71,71 +64,44 @@ def phases(view: Observation) -> CheckpointTimes | None:
     return mean_times(view.checkpoints)
 
 
-def data_in_flight(view: Observation) -> Iterator[str]:
-    """Yield the data queued before each vertex and the time to consume it, where both are known."""
+def data_in_flight(view: Observation) -> Iterator[tuple[VertexSteady, list[int], DataWaiting, float]]:
+    """Yield the data queued before each vertex, where it and the rate of its readers are known.
+
+    Each has the vertex, its subtasks for which the data waits (empty: all), the data, and the bytes per
+    second that these subtasks read.
+    """
     for vertex in view.vertices:
         full = full_readers(vertex)  # queues of the writers, if any, wait for these subtasks
         waits = bytes_waiting(view, vertex, full)
         rates = complete(of_subtasks(vertex.bytes_in_per_s, full))
-        if waits is None or rates is None:
-            continue
-        rate = sum(rates)
-        if waits.bytes and rate:
-            whose = subtasks_text(vertex, full) if full else vertex.name
-            share = waits.sender_share
-            where = "" if share is None else f", {percent(share)} of it at the senders"
-            yield (
-                f"{size(waits.bytes)} of data waits before {whose}{where}: at {bytes_per_second(rate)}, "
-                f"that takes {milliseconds(1000 * waits.bytes / rate)}"
-            )
+        if waits is not None and rates is not None and waits.bytes and sum(rates):
+            yield vertex, full, waits, sum(rates)
 
 
-def uneven(view: Observation) -> Iterator[Finding]:
+@rule(
+    "uneven-checkpoints",
+    "notice",
+    says="Some checkpoints take far longer than most{bursts:in bursts}.",
+    evidence=[times_of_uneven, burst_times],
+    next=[
+        advice_on_bursts,
+        unless("bursts", "Check the load at the times of the long checkpoints: data waits only then."),
+    ],
+)
+def uneven(view: Observation) -> Iterator[Found]:
     """Find that some checkpoints take far longer than most. Averages hide this."""
     usual, slowest = view.steady.end_to_end_ms, view.steady.end_to_end_ms_max
     if usual is None or slowest is None or not _is_uneven(view):
         return
-    times = sorted(checkpoint.duration_ms or 0.0 for checkpoint in _long_ones(view))
-    took = f"the longest took {milliseconds(slowest)}"
-    if times:
-        least, most = milliseconds(times[0]), milliseconds(times[-1])
-        lengths = most if least == most else f"{least} to {most}"
-        took = f"{len(times)} of {counted(view.steady.checkpoints, 'checkpoint')} took {lengths}"
-    took_ms = _durations_ms(view)
-    bursts = list(_bursts(view))
-    says = "Some checkpoints take far longer than most"
-    if bursts:
-        at_once = ", ".join(f"{writer.name} emits more than {reader.name} reads" for writer, reader in bursts)
-        says += f": they fall into bursts, in which {at_once}"
-    yield Finding(
-        rule="uneven-checkpoints",
+    yield Found(
+        "checkpoints",
         severity=_severity(view, slowest),
-        where="checkpoints",
-        says=f"{says}.",
-        evidence=[
-            f"{took}; half of all checkpoints took at most {milliseconds(usual)}"
-            + (f", and 95 % at most {milliseconds(_percentile_95(took_ms))}" if took_ms else ""),
-            *(
-                f"{writer.name} is back-pressured {span_percent(writer.backpressured_ms_per_s)} of its time, "
-                f"and {reader.name}, for which it waits, is busy {span_percent(reader.busy_ms_per_s)}"
-                for writer, reader in bursts
-            ),
-        ],
-        next=[step for writer, reader in bursts for step in _smooth(view, writer, reader)]
-        or ["Check the load at the times of the long checkpoints: data waits only then."],
+        usual=usual,
+        slowest=slowest,
+        long_ms=sorted(checkpoint.duration_ms or 0.0 for checkpoint in _long_ones(view)),
+        durations_ms=_durations_ms(view),
+        bursts=list(_bursts(view)),
     )
-
-
-def _smooth(view: Observation, writer: VertexSteady, reader: VertexSteady) -> list[str]:
-    """Return the advice against bursts of a writer's output."""
-    parallel = f"Raise the parallelism of {reader.name}, so that it reads a burst faster."
-    if not view.inputs(writer):
-        return [f"Check the input of {writer.name}: it arrives in bursts.", parallel]
-    return [
-        f"Let {writer.name} emit in smaller portions: spread the times at which windows and timers fire. "
-        "Buffer options change little, since a task handles no barrier while it emits a portion.",
-        parallel,
-    ]
 
 
 def _is_uneven(view: Observation) -> bool:
@@ -154,25 +120,9 @@ def _durations_ms(view: Observation) -> list[float]:
     return sorted(known(each.duration_ms for each in view.checkpoints if each.completed))
 
 
-def _percentile_95(values: Sequence[float]) -> float:
-    return float(np.percentile(values, 95))
-
-
-def _spread(durations_ms: Sequence[float]) -> tuple[str, str]:
-    """Return the slow end of several durations, and a sentence if they differ much; empty where not apt.
-
-    One fast and one slow checkpoint are ignored, so that a sentence needs two of each kind.
-    """
-    if len(durations_ms) < 2:
-        return "", ""
-    slowest = durations_ms[-1]
-    slow_end = f" (95 %: {milliseconds(_percentile_95(durations_ms))}, slowest {milliseconds(slowest)})"
-    if len(durations_ms) < 4 or durations_ms[-2] < max(VARYING * durations_ms[1], SHORT_MS):
-        return slow_end, ""
-    return slow_end, (
-        f" They took between {milliseconds(durations_ms[0])} and {milliseconds(slowest)}: the load or the "
-        "cost of a record changes, and means hide this."
-    )
+def _vary(durations_ms: Sequence[float]) -> bool:
+    """Whether durations, shortest first, differ much. One fast and one slow checkpoint are ignored."""
+    return len(durations_ms) >= 4 and durations_ms[-2] >= max(VARYING * durations_ms[1], SHORT_MS)
 
 
 def _bursts(view: Observation) -> Iterator[tuple[VertexSteady, VertexSteady]]:
@@ -186,117 +136,138 @@ def _bursts(view: Observation) -> Iterator[tuple[VertexSteady, VertexSteady]]:
                 yield writer, reader
 
 
-def slow_phase(view: Observation) -> Iterator[Finding]:
-    """Find the phase that takes most of a checkpoint, or of the long checkpoints if only some are long."""
+def _slow_phase(view: Observation) -> Iterator[Found]:
+    """Find the phase that takes most of a checkpoint, or of the long checkpoints if only some are long.
+
+    The case is the phase, or False if checkpoints are short.
+    """
     long_ones = _long_ones(view) if _is_uneven(view) else []
     times = mean_times(long_ones) or phases(view)
     if times is None:
         return
-    of_which = f", on average over the {len(long_ones)} checkpoints that took long" if long_ones else ""
-    slow_end, varying = ("", "") if long_ones else _spread(_durations_ms(view))
-    took = f"{milliseconds(times.end_to_end_ms)} from trigger to completion{of_which}"
-    shown = ", ".join(f"{name} {milliseconds(ms)}" for name, ms in times.phases.items() if ms >= _WORTH_MS)
-    evidence = [f"{took}: {shown}"]
-    if times.end_to_end_ms < SHORT_MS:
-        yield Finding(
-            rule="checkpoints-short",
-            severity="fine",
-            where="checkpoints",
-            says=f"Checkpoints take {milliseconds(times.end_to_end_ms)}{slow_end}, which is short.{varying}",
-            evidence=evidence,
-        )
-        return
     phase = max(times.phases, key=lambda name: times.phases[name])
-    if phase not in _MEANING:  # the time of phases that were not measured
-        return
-    means, steps = _MEANING[phase]
-    who = "Long checkpoints" if long_ones else "Checkpoints"
-    has_queues = phase in (START_DELAY, ALIGNMENT) and not long_ones  # queues are medians of the window
-    yield Finding(
-        rule=f"long-{phase.replace(' ', '-')}",
-        severity=_severity(view, times.end_to_end_ms),
-        where=f"checkpoints, at {times.vertex}",
-        says=f"{who} take {milliseconds(times.end_to_end_ms)}{slow_end}, mostly {means}.{varying}",
-        evidence=[*evidence, *(data_in_flight(view) if has_queues else [])],
-        next=_next(view, phase, steps),
+    waits = phase in (START_DELAY, ALIGNMENT)
+    is_short = times.end_to_end_ms < SHORT_MS
+    durations_ms = [] if long_ones else _durations_ms(view)
+    yield Found(
+        "checkpoints" if is_short else f"checkpoints, at {times.vertex}",
+        False if is_short else phase,
+        severity=None if is_short else _severity(view, times.end_to_end_ms),
+        times=times,
+        long_ones=len(long_ones),
+        durations_ms=durations_ms,
+        varying_ms=durations_ms if _vary(durations_ms) else [],
+        # queues are medians of the window
+        waiting=list(data_in_flight(view)) if waits and not long_ones and not is_short else [],
+        **(_causes(view) if waits and not is_short else {}),
     )
 
 
-_MEANING: dict[str, tuple[str, list[str]]] = {
-    START_DELAY: (
-        "start delay: barriers wait behind queued data",
-        [],
+_DURATION = "{times.end_to_end_ms:ms} from trigger to completion{long_ones:of which}: {times.phases:phases}"
+
+
+def _causes(view: Observation) -> dict[str, object]:
+    """Return why barriers wait, as values for `_LET_BARRIERS_PASS`."""
+    config, calm = view.config, view.no_back_pressure
+    in_bursts = _is_uneven(view) and any(_bursts(view))
+    late = not in_bursts and config.takes_unaligned_checkpoints and config.aligned_checkpoint_timeout_s == 0
+    may_help = not in_bursts and not late and not calm
+    overtakes = may_help and may_overtake(view.exchanges, view.vertices)
+    lower = {"debloat_target_s": config.debloat_target_s / 2}
+    less = lower if config.debloat_enabled else {"debloat_enabled": True}
+    unaligned = {"unaligned_enabled": True, "aligned_checkpoint_timeout_s": 0.0}
+    return {
+        "in_bursts": in_bursts,
+        "skewed": not in_bursts and any(full_readers(vertex) for vertex in view.vertices),
+        "late": late,
+        "calm": not in_bursts and not late and calm,
+        "unknown": view.may_wait(view.vertices) if may_help and calm is None else None,
+        "may_help": may_help,
+        "with_less": view.tried(less) if may_help else None,
+        "overtakes": overtakes,
+        "with_unaligned": view.tried(unaligned) if overtakes else None,
+    }
+
+
+_LET_BARRIERS_PASS: Sequence[Line] = (
+    when("in_bursts", "Smooth the bursts first: barriers wait until a burst is read."),
+    when("skewed", "Fix the skew first: barriers wait in the channels of the slow subtasks."),
+    when(
+        "late",
+        "Look for a task that handles its barrier late, although barriers overtake data: one long record, a "
+        "window that fires, or a source that does not yield.",
     ),
-    ALIGNMENT: (
+    when(
+        "calm",
+        "Check when the sources emit barriers: no task is back-pressured, so little data waits before "
+        "barriers.",
+    ),
+    when(
+        "unknown",
+        "Check first whether {unknown:any of} is back-pressured, which is not reported. Only if so:",
+    ),
+    let_less_wait,
+    when(
+        "overtakes",
+        "Or take unaligned checkpoints{with_unaligned:in brackets}, from the start or after an aligned "
+        "timeout.",
+    ),
+)
+
+
+def _slow(phase: str, means: str, steps: Sequence[Line]) -> Words:
+    return Words(
+        f"long-{phase.replace(' ', '-')}",
+        "notice",
+        case=phase,
+        says="{long_ones:Long checkpoints|Checkpoints} take {times.end_to_end_ms:ms}{durations_ms:slow end}, "
+        f"mostly {means}.{{varying_ms:varying}}",
+        evidence=[
+            _DURATION,
+            data_waiting,
+        ],
+        next=steps,
+    )
+
+
+slow_phase = Rule(
+    _slow_phase,
+    Words(
+        "checkpoints-short",
+        "fine",
+        case=False,
+        says="Checkpoints take {times.end_to_end_ms:ms}{durations_ms:slow end}, which is "
+        "short.{varying_ms:varying}",
+        evidence=[_DURATION],
+    ),
+    _slow(START_DELAY, "start delay: barriers wait behind queued data", _LET_BARRIERS_PASS),
+    _slow(
+        ALIGNMENT,
         "alignment: the first barrier of a task arrives long before its last one",
-        ["Look for skew among the writers: barriers are slow in full channels and fast in empty ones."],
+        [
+            "Look for skew among the writers: barriers are slow in full channels and fast in empty ones.",
+            *_LET_BARRIERS_PASS,
+        ],
     ),
-    SYNC: (
+    _slow(
+        SYNC,
         "the synchronous part, during which the operator processes nothing",
         ["Look for large operator or heap state, and for work in snapshotState()."],
     ),
-    ASYNC: (
+    _slow(
+        ASYNC,
         "the asynchronous part, which writes state to the storage",
         [
             "Take incremental checkpoints, or spread the state over more subtasks.",
             "Check the throughput of the storage.",
         ],
     ),
-    ACKNOWLEDGEMENT: (
+    _slow(
+        ACKNOWLEDGEMENT,
         "acknowledgement: messages to the coordinator, and the files that the coordinator writes",
         ["Check the load, the network and the storage of the job manager."],
     ),
-}
-
-
-def _next(view: Observation, phase: str, steps: Sequence[str]) -> list[str]:
-    if phase not in (START_DELAY, ALIGNMENT):
-        return list(steps)
-    config = view.config
-    if _is_uneven(view) and any(_bursts(view)):
-        return [*steps, "Smooth the bursts first: barriers wait until a burst is read."]
-    if any(full_readers(vertex) for vertex in view.vertices):
-        steps = [*steps, "Fix the skew first: barriers wait in the channels of the slow subtasks."]
-    if config.takes_unaligned_checkpoints and config.aligned_checkpoint_timeout_s == 0:
-        return [
-            *steps,
-            "Look for a task that handles its barrier late, although barriers overtake data: one long "
-            "record, a window that fires, or a source that does not yield.",
-        ]
-    calm = view.no_back_pressure
-    if calm:
-        return [
-            *steps,
-            "Check when the sources emit barriers: no task is back-pressured, so little data waits "
-            "before barriers.",
-        ]
-    if calm is None:
-        unknown = view.may_wait(view.vertices)
-        steps = [
-            *steps,
-            f"Check first whether {unknown} is back-pressured, which is not reported. Only if so:",
-        ]
-    overtaking = [_overtake(view)] if may_overtake(view.exchanges, view.vertices) else []
-    return [*steps, _let_less_wait(view), *overtaking]
-
-
-def _let_less_wait(view: Observation) -> str:
-    config = view.config
-    if config.debloat_enabled:
-        advice = f"Set a debloat target below {milliseconds(1000 * config.debloat_target_s)}"
-        changes: dict[str, object] = {"debloat_target_s": config.debloat_target_s / 2}
-        what = f"with half of it, {milliseconds(500 * config.debloat_target_s)}, "
-    else:
-        advice, changes = "Turn on buffer debloating", {"debloat_enabled": True}
-        what = f"with a target of {milliseconds(1000 * config.debloat_target_s)}, "
-    return (
-        f"{advice}{view.tried_text(changes, what)}. `netstack tune` finds the best target and what it costs."
-    )
-
-
-def _overtake(view: Observation) -> str:
-    result = view.tried_text({"unaligned_enabled": True, "aligned_checkpoint_timeout_s": 0.0})
-    return f"Or take unaligned checkpoints{result}, from the start or after an aligned timeout."
+)
 
 
 def _severity(view: Observation, duration_ms: float) -> Severity:
@@ -305,104 +276,120 @@ def _severity(view: Observation, duration_ms: float) -> Severity:
     return "problem" if long else "notice"
 
 
-def late_source(view: Observation) -> Iterator[Finding]:
+@rule(
+    "late-source",
+    "notice",
+    says="The source emits its barrier late.",
+    evidence=["{delay_ms:ms} from the trigger to the barrier, at the slowest subtask"],
+    next=[
+        "Look for a long call or a lock in {where}: its thread is busy or blocked when the trigger arrives."
+    ],
+)
+def late_source(view: Observation) -> Iterator[Found]:
     """Find sources that emit their barrier late, which buffers cannot explain."""
     for vertex in view.vertices:
         delay = vertex.start_delay_ms_max_subtask
-        if view.inputs(vertex) or delay is None or delay < SHORT_MS:
-            continue
-        yield Finding(
-            rule="late-source",
-            severity="notice",
-            where=vertex.name,
-            says="The source emits its barrier late.",
-            evidence=[f"{milliseconds(delay)} from the trigger to the barrier, at the slowest subtask"],
-            next=[
-                f"Look for a long call or a lock in {vertex.name}: its thread is busy or blocked when the "
-                "trigger arrives."
-            ],
-        )
+        if not view.inputs(vertex) and delay is not None and delay >= SHORT_MS:
+            yield Found(vertex.name, delay_ms=delay)
 
 
-def back_to_back(view: Observation) -> Iterator[Finding]:
+@rule(
+    "back-to-back",
+    "problem",
+    says="{longer:A checkpoint takes longer than the interval, so the next one begins as soon as it ends|"
+    "A checkpoint takes nearly the whole interval, so the next one begins soon after it ends}, and "
+    "channels are blocked most of the time.",
+    evidence=["a checkpoint takes {took_ms:ms}, and the interval is {interval_ms:ms}"],
+    next=[
+        "Set a longer execution.checkpointing.interval, or an execution.checkpointing.min-pause, until "
+        "checkpoints are faster. Under debloating, each checkpoint drains the buffers, which grow again."
+    ],
+)
+def back_to_back(view: Observation) -> Iterator[Found]:
     """Find that checkpoints take nearly their interval or longer, so that there is no pause between them."""
-    for took_ms, interval in without_pause(view):
-        longer = share_of_interval(took_ms, interval) > 1
-        says = (
-            "A checkpoint takes longer than the interval, so the next one begins as soon as it ends"
-            if longer
-            else "A checkpoint takes nearly the whole interval, so the next one begins soon after it ends"
-        )
-        yield Finding(
-            rule="back-to-back",
-            severity="problem",
-            where="checkpoints",
-            says=f"{says}, and channels are blocked most of the time.",
-            evidence=[
-                f"a checkpoint takes {milliseconds(took_ms)}, and the interval is "
-                f"{milliseconds(1000 * interval)}"
-            ],
-            next=[
-                "Set a longer execution.checkpointing.interval, or an execution.checkpointing.min-pause, "
-                "until checkpoints are faster. Under debloating, each checkpoint drains the buffers, which "
-                "grow again.",
-            ],
-        )
-
-
-def without_pause(view: Observation) -> Iterator[tuple[float, float]]:
-    """Yield the duration of a checkpoint in ms and the interval in s, if nearly no pause is left."""
     interval, times = view.config.checkpoint_interval_s, phases(view)
-    if interval and times is not None and share_of_interval(times.end_to_end_ms, interval) >= NO_PAUSE:
-        yield times.end_to_end_ms, interval
+    if not interval or times is None:
+        return
+    share = share_of_interval(times.end_to_end_ms, interval)
+    if share >= NO_PAUSE:
+        yield Found(
+            "checkpoints",
+            took_ms=times.end_to_end_ms,
+            interval_ms=1000 * interval,
+            longer=share > 1,
+            weight=times.end_to_end_ms / interval,
+        )
 
 
-def failed(view: Observation) -> Iterator[Finding]:
+@rule(
+    "failed-checkpoints",
+    "problem",
+    says="{failed} of {checkpoints:checkpoints} failed.",
+    evidence=[
+        failure_reasons,
+        when(
+            "concurrent",
+            "up to {view.config.max_concurrent_checkpoints} checkpoints may be in progress at once",
+        ),
+    ],
+    next=[
+        "Find the slow phase of the checkpoints that expired: they took longer than "
+        "execution.checkpointing.timeout.",
+        when(
+            "concurrent",
+            "Set execution.checkpointing.max-concurrent-checkpoints to 1: a task takes one checkpoint "
+            "after another, so each waits for those before it, and all of them may expire.",
+        ),
+    ],
+)
+def failed(view: Observation) -> Iterator[Found]:
     """Find failed checkpoints, by reason."""
     reasons = Counter(str(checkpoint.failure) for checkpoint in view.checkpoints if checkpoint.failed)
-    if not reasons:
-        return
-    evidence = [f"{counted(count, 'time')}: {reason}" for reason, count in reasons.most_common()]
-    steps = [
-        "Find the slow phase of the checkpoints that expired: they took longer than "
-        "execution.checkpointing.timeout."
-    ]
-    at_once = view.config.max_concurrent_checkpoints
-    if at_once > 1 and any("expired" in reason.lower() for reason in reasons):  # also in Flink's own message
-        evidence.append(f"up to {at_once} checkpoints may be in progress at once")
-        steps.append(
-            "Set execution.checkpointing.max-concurrent-checkpoints to 1: a task takes one checkpoint "
-            "after another, so each waits for those before it, and all of them may expire."
+    if reasons:
+        expired = any("expired" in reason.lower() for reason in reasons)  # also in Flink's own message
+        yield Found(
+            "checkpoints",
+            reasons=reasons.most_common(),
+            failed=sum(reasons.values()),
+            checkpoints=len(view.checkpoints),
+            concurrent=expired and view.config.max_concurrent_checkpoints > 1,
         )
-    yield Finding(
-        rule="failed-checkpoints",
-        severity="problem",
-        where="checkpoints",
-        says=f"{sum(reasons.values())} of {counted(len(view.checkpoints), 'checkpoint')} failed.",
-        evidence=evidence,
-        next=steps,
-    )
 
 
-def stores_data_in_flight(view: Observation) -> Iterator[Finding]:
+@rule(
+    "data-in-flight-stored",
+    "notice",
+    says="Barriers overtake data, and each checkpoint stores the data that they overtake.",
+    evidence=["each checkpoint stores {stored:size} of data in flight"],
+    next=[
+        "Use buffer debloating: with less data in flight, each checkpoint stores less and recovery reads "
+        "less."
+    ],
+)
+def stores_data_in_flight(view: Observation) -> Iterator[Found]:
     """Find that unaligned checkpoints store much data in flight."""
     stored = view.steady.persisted_bytes
-    if not stored or stored < 1 << 20:
-        return
-    yield Finding(
-        rule="data-in-flight-stored",
-        severity="notice",
-        where="checkpoints",
-        says="Barriers overtake data, and each checkpoint stores the data that they overtake.",
-        evidence=[f"each checkpoint stores {size(stored)} of data in flight"],
-        next=[
-            "Use buffer debloating: with less data in flight, each checkpoint stores less and recovery "
-            "reads less."
-        ],
-    )
+    if stored and stored >= 1 << 20:
+        yield Found("checkpoints", stored=stored)
 
 
-def stands_still(view: Observation) -> Iterator[Finding]:
+@rule(
+    "standstill",
+    "notice",
+    says="Unaligned checkpoints {overtakes:can|could} deadlock the job{at_once:| after one has expired}: "
+    "{where} reads nothing from {blocked} until the barriers of {late} arrive. But these barriers are "
+    "queued behind data for {blocked}, and {blocked} cannot take the data until {where} reads from it "
+    "again.",
+    evidence=["barriers do not overtake data on the way into {late}, nor into {where}"],
+    next=[
+        "Use rebalance() or keyBy() for each input of {where} that is forward, rescale or broadcast, so "
+        "that barriers overtake data there.",
+        "Or keep aligned checkpoints: set execution.checkpointing.unaligned.enabled to false"
+        "{at_once:|, take unaligned ones without execution.checkpointing.aligned-checkpoint-timeout, or "
+        "use Flink 2.3}.",
+    ],
+)
+def stands_still(view: Observation) -> Iterator[Found]:
     """Find shapes of a job that unaligned checkpoints can deadlock (`netstack.standstills`).
 
     Jobs with aligned checkpoints are checked too, because users often switch to unaligned ones when
@@ -416,28 +403,17 @@ def stands_still(view: Observation) -> Iterator[Finding]:
         after_timeout = False
     seen: set[tuple[str, str]] = set()
     for late, blocked, joins, at_once in standstills(view.exchanges, parallelisms(view.vertices)):
-        if (blocked, joins) in seen or not (at_once or after_timeout):
-            continue
-        seen.add((blocked, joins))
-        can = "can" if overtakes else "could"
-        when = "" if at_once else " after one has expired"
-        keep = "Or keep aligned checkpoints: set execution.checkpointing.unaligned.enabled to false"
-        if not at_once:
-            keep += (
-                ", take unaligned ones without execution.checkpointing.aligned-checkpoint-timeout, "
-                "or use Flink 2.3"
+        if (blocked, joins) not in seen and (at_once or after_timeout):
+            seen.add((blocked, joins))
+            yield Found(
+                joins,
+                severity="problem" if has_failed else "notice",
+                late=late,
+                blocked=blocked,
+                at_once=at_once,
+                overtakes=overtakes,
             )
-        yield Finding(
-            rule="standstill",
-            severity="problem" if has_failed else "notice",
-            where=joins,
-            says=f"Unaligned checkpoints {can} deadlock the job{when}: {joins} reads nothing from {blocked} "
-            f"until the barriers of {late} arrive. But these barriers are queued behind data for {blocked}, "
-            f"and {blocked} cannot take the data until {joins} reads from it again.",
-            evidence=[f"barriers do not overtake data on the way into {late}, nor into {joins}"],
-            next=[
-                f"Use rebalance() or keyBy() for each input of {joins} that is forward, rescale or "
-                "broadcast, so that barriers overtake data there.",
-                f"{keep}.",
-            ],
-        )
+
+
+RULES = (stands_still, uneven, slow_phase, late_source, back_to_back, failed, stores_data_in_flight)
+"""Rules on checkpoints, in the order of their findings."""

@@ -11,21 +11,14 @@ from typing import NamedTuple
 
 from netstack import VertexSteady
 
-from ...base.number_text import counted, digits, milliseconds, percent, size
-from ...base.optional_figures import complete, highest, known, lowest, total
+from ...base.optional_figures import complete, highest, known, lowest, quotient, total
 from .back_pressure_rules import full_readers
-from .checkpoint_rules import phases, without_pause
-from .findings import (
-    BUSY,
-    MISSED,
-    MOST_CHANNELS,
-    Finding,
-    Observation,
-    at_minimum,
-    record_bytes,
-    share_of_interval,
-    span,
-)
+from .checkpoint_rules import back_to_back as checkpoints_back_to_back
+from .checkpoint_rules import phases
+from .conditions import BUSY, MISSED, MOST_CHANNELS, at_minimum, record_bytes, share_of_interval
+from .findings import Found, rule
+from .observation import Observation
+from .words import when
 
 _OFF_TARGET = 1.5
 """The target is missed if data waits at least this many times as long, although buffers could be smaller."""
@@ -50,77 +43,11 @@ MOVING = 1.5
 """The load counts as moving if the cost of a record changes at least by this factor."""
 
 
-def at_the_minimum(view: Observation) -> Iterator[Finding]:
-    """Find vertices whose buffers are minimal while the target is missed."""
-    for vertex, _ in stuck_at_the_minimum(view):
-        yield Finding(
-            rule="debloating-at-its-floor",
-            severity="problem",
-            where=vertex.name,
-            says="Buffers already have their minimum size, but still hold more data than the target allows.",
-            evidence=[_sizes(vertex), _estimate(vertex, view)],
-            next=[
-                "Use fewer buffers, where the version has options for them, or a smaller "
-                "taskmanager.memory.min-segment-size.",
-                "Or raise the parallelism, or take unaligned checkpoints.",
-            ],
-        )
-
-
-def off_target(view: Observation) -> Iterator[Finding]:
-    """Find vertices that miss the target though buffers could be smaller."""
-    for vertex, sizes in _debloated(view):
-        estimated = highest(vertex.estimatedTimeToConsumeBuffersMs)
-        if estimated is None or estimated < _OFF_TARGET * view.target_ms:
-            continue
-        if complete(vertex.debloatedBufferSize) is None or at_minimum(min(sizes), view.config):
-            continue
-        yield Finding(
-            rule="debloating-misses-its-target",
-            severity="notice",
-            where=vertex.name,
-            says="It takes longer than the target to consume the data in flight.",
-            evidence=[_sizes(vertex), _estimate(vertex, view), *_drained(view)],
-            next=[
-                "If checkpoints drain the buffers, set a longer execution.checkpointing.interval.",
-                "If the load changes fast, set a shorter buffer-debloat.period, or fewer "
-                "buffer-debloat.samples.",
-                "Check whether the inputs of a subtask are unequal: debloating measures all of them "
-                "together.",
-            ],
-        )
-
-
-def at_the_maximum(view: Observation) -> Iterator[Finding]:
-    """Find vertices whose buffers keep the full segment size, so that debloating changes nothing."""
-    for vertex, sizes in _debloated(view):
-        pressed = view.holds_up(vertex)
-        if complete(vertex.debloatedBufferSize) is None or min(sizes) < view.config.segment_bytes:
-            continue
-        if complete(vertex.estimatedTimeToConsumeBuffersMs) is None or pressed is None:
-            continue
-        yield Finding(
-            rule="debloating-idle",
-            severity="notice" if pressed else "fine",
-            where=vertex.name,
-            says="Debloating changes nothing: full-size buffers are consumed within the target.",
-            evidence=[_sizes(vertex), _estimate(vertex, view)],
-            next=["Set a smaller target if checkpoints are too slow."] if pressed else [],
-        )
-
-
-def smaller_than_a_record(view: Observation) -> Iterator[Finding]:
-    """Find vertices whose debloated buffers hold less than one record."""
-    for vertex, record, _ in smaller_than_records(view):
-        yield Finding(
-            rule="records-larger-than-buffers",
-            severity="problem",
-            where=vertex.name,
-            says="A record is larger than a debloated buffer. Only whole records are in flight, so "
-            "smaller buffers do not reduce the data in flight.",
-            evidence=[_sizes(vertex), f"a record has {size(record)} on average"],
-            next=["Set a larger target, so that a buffer holds a record.", "Or take unaligned checkpoints."],
-        )
+_SIZES = "debloatedBufferSize {vertex.debloatedBufferSize:whole span} bytes"
+_ESTIMATE = (
+    "estimatedTimeToConsumeBuffersMs {vertex.estimatedTimeToConsumeBuffersMs:whole span}, target "
+    "{view.target_ms:ms}"
+)
 
 
 def _debloated(view: Observation) -> Iterator[tuple[VertexSteady, list[float]]]:
@@ -131,212 +58,287 @@ def _debloated(view: Observation) -> Iterator[tuple[VertexSteady, list[float]]]:
             yield vertex, sizes
 
 
-def stuck_at_the_minimum(view: Observation) -> Iterator[tuple[VertexSteady, float]]:
-    """Yield vertices that miss the target with buffers of minimum size, and the wait of their data in ms."""
+def _stuck_at_the_minimum(view: Observation) -> Iterator[Found]:
+    """Find vertices whose buffers are minimal while the target is missed."""
     for vertex, sizes in _debloated(view):
         estimated = highest(vertex.estimatedTimeToConsumeBuffersMs)
         missed = estimated is not None and estimated >= MISSED * view.target_ms
         if estimated is not None and missed and at_minimum(min(sizes), view.config):
-            yield vertex, estimated
+            yield Found(
+                vertex.name,
+                vertex=vertex,
+                estimated_ms=estimated,
+                bytes_per_s=lowest(vertex.bytes_in_per_s) or 0.0,
+                excess=quotient(estimated, view.target_ms),
+            )
 
 
-def smaller_than_records(view: Observation) -> Iterator[tuple[VertexSteady, float, float]]:
-    """Yield vertices whose records need several buffers, with the bytes of a record and of a buffer."""
+at_the_minimum = rule(
+    "debloating-at-its-floor",
+    "problem",
+    says="Buffers already have their minimum size, but still hold more data than the target allows.",
+    evidence=[_SIZES, _ESTIMATE],
+    next=[
+        "Use fewer buffers, where the version has options for them, or a smaller "
+        "taskmanager.memory.min-segment-size.",
+        "Or raise the parallelism, or take unaligned checkpoints.",
+    ],
+)(_stuck_at_the_minimum)
+
+minimum_size = rule(
+    "minimum-size",
+    "problem",
+    weight="excess",
+    says="buffers have their minimum size, but still hold too much data",
+    evidence=[
+        "the buffers into {where} have the minimum size of {view.config.min_segment_bytes:size}, a "
+        "subtask reads {bytes_per_s:size} per second, and its data in flight lasts for "
+        "{estimated_ms:ms}; {view:missed}"
+    ],
+    next=[
+        "Set a longer target: the present one has no effect. Use fewer channels or, with Flink 1.x, "
+        "fewer buffers: they hold less data. Or take unaligned checkpoints, which overtake the data in "
+        "the buffers."
+    ],
+)(_stuck_at_the_minimum)
+
+
+def _smaller_than_a_record(view: Observation) -> Iterator[Found]:
+    """Find vertices whose debloated buffers hold less than one record."""
     for vertex, sizes in _debloated(view):
-        record = record_bytes(vertex)
-        if record is not None and record > min(sizes):
-            yield vertex, record, min(sizes)
+        record, least = record_bytes(vertex), min(sizes)
+        if record is not None and record > least:
+            yield Found(
+                vertex.name, vertex=vertex, record=record, least=least, buffers=quotient(record, least)
+            )
 
 
-def _drained(view: Observation) -> list[str]:
-    """Return evidence that aligned checkpoints, which empty the buffers, take much of the time."""
+smaller_than_a_record = rule(
+    "records-larger-than-buffers",
+    "problem",
+    says="A record is larger than a debloated buffer. Only whole records are in flight, so smaller "
+    "buffers do not reduce the data in flight.",
+    evidence=[_SIZES, "a record has {record:size} on average"],
+    next=["Set a larger target, so that a buffer holds a record.", "Or take unaligned checkpoints."],
+)(_smaller_than_a_record)
+
+large_records = rule(
+    "large-records",
+    "problem",
+    weight="buffers",
+    says="records are larger than the debloated buffers",
+    evidence=[
+        "each record of {record:size} fills {buffers:.2g} buffers of {least:size} into {where}; since "
+        "only whole records can be in flight, {view:missed}"
+    ],
+    next=[
+        "Set a longer target, or make records smaller. Or take unaligned checkpoints: they overtake all "
+        "records except the one in progress."
+    ],
+)(_smaller_than_a_record)
+
+
+@rule(
+    "debloating-misses-its-target",
+    "notice",
+    says="It takes longer than the target to consume the data in flight.",
+    evidence=[
+        _SIZES,
+        _ESTIMATE,
+        when(
+            "drained",
+            "aligned checkpoints are in progress {drained:percent} of the time: they drain the buffers, "
+            "so debloating sees few buffers in use and may make each one larger",
+        ),
+    ],
+    next=[
+        "If checkpoints drain the buffers, set a longer execution.checkpointing.interval.",
+        "If the load changes fast, set a shorter buffer-debloat.period, or fewer buffer-debloat.samples.",
+        "Check whether the inputs of a subtask are unequal: debloating measures all of them together.",
+    ],
+)
+def off_target(view: Observation) -> Iterator[Found]:
+    """Find vertices that miss the target though buffers could be smaller."""
+    for vertex, sizes in _debloated(view):
+        estimated = highest(vertex.estimatedTimeToConsumeBuffersMs)
+        if estimated is None or estimated < _OFF_TARGET * view.target_ms:
+            continue
+        if complete(vertex.debloatedBufferSize) is not None and not at_minimum(min(sizes), view.config):
+            yield Found(vertex.name, vertex=vertex, drained=_drained_share(view))
+
+
+def _drained_share(view: Observation) -> float:
+    """Return the share of the time in which aligned checkpoints, which empty the buffers, are in progress.
+
+    0: it is too small to disturb debloating, or unknown.
+    """
     interval, times = view.config.checkpoint_interval_s, phases(view)
     if not interval or times is None or view.config.takes_unaligned_checkpoints:
-        return []
+        return 0.0
     under_way = share_of_interval(times.end_to_end_ms, interval)
-    if under_way < _MUCH:
-        return []
-    return [
-        f"aligned checkpoints are in progress {percent(min(1.0, under_way))} of the time: they drain "
-        "the buffers, so debloating sees few buffers in use and may make each one larger"
-    ]
+    return min(1.0, under_way) if under_way >= _MUCH else 0.0
 
 
-def _sizes(vertex: VertexSteady) -> str:
-    return f"debloatedBufferSize {span(vertex.debloatedBufferSize, ',.0f')} bytes"
+@rule(
+    "debloating-idle",
+    "fine",
+    says="Debloating changes nothing: full-size buffers are consumed within the target.",
+    evidence=[_SIZES, _ESTIMATE],
+    next=[when("pressed", "Set a smaller target if checkpoints are too slow.")],
+)
+def at_the_maximum(view: Observation) -> Iterator[Found]:
+    """Find vertices whose buffers keep the full segment size. The case: whether their writers wait."""
+    for vertex, sizes in _debloated(view):
+        pressed = view.holds_up(vertex)
+        if complete(vertex.debloatedBufferSize) is None or min(sizes) < view.config.segment_bytes:
+            continue
+        if complete(vertex.estimatedTimeToConsumeBuffersMs) is None or pressed is None:
+            continue
+        yield Found(vertex.name, severity="notice" if pressed else "fine", vertex=vertex, pressed=pressed)
 
 
-def _estimate(vertex: VertexSteady, view: Observation) -> str:
-    estimated = span(vertex.estimatedTimeToConsumeBuffersMs, ",.0f")
-    return f"estimatedTimeToConsumeBuffersMs {estimated}, target {milliseconds(view.target_ms)}"
-
-
-def slow_input(view: Observation) -> Iterator[Finding]:
+@rule(
+    "slow-input",
+    "problem",
+    weight="alignment_ms",
+    says="a slow input holds up the other inputs of its vertex",
+    evidence=[
+        "{where} reads {fast[0]:digits} records/s from {fast[1]}, but only {slow[0]:digits} from "
+        "{slow[1]}; the last barrier arrives {alignment_ms:ms} after the first, and until then, inputs "
+        "whose barrier has arrived are not read; {view:missed}"
+    ],
+    next=[
+        "Speed up the slow input, or raise its parallelism. Or take unaligned checkpoints: they do not "
+        "wait for its barriers."
+    ],
+)
+def slow_input(view: Observation) -> Iterator[Found]:
     """Find vertices with inputs of uneven rates, where the barriers of fast inputs wait for the slow ones."""
     for vertex in view.consumers:
         rates = sorted((_rate(view, writer), writer.name) for _, writer in view.inputs(vertex))
         alignment, delay = vertex.alignment_ms_max_subtask or 0.0, vertex.start_delay_ms or 0.0
         if len(rates) < 2 or rates[-1][0] < UNEVEN * rates[0][0]:
             continue
-        if alignment < LEAST_ALIGNMENT * max(alignment + delay, view.target_ms):
-            continue
-        (slow, slow_name), (fast, fast_name) = rates[0], rates[-1]
-        yield _pitfall(
-            rule="slow-input",
-            where=vertex.name,
-            weight=alignment,
-            says="a slow input holds up the other inputs of its vertex",
-            evidence=f"{vertex.name} reads {digits(fast)} records/s from {fast_name}, but only "
-            f"{digits(slow)} from {slow_name}; the last barrier arrives {milliseconds(alignment)} after the "
-            f"first, and until then, inputs whose barrier has arrived are not read; {_missed(view)}",
-            remedy="Speed up the slow input, or raise its parallelism. Or take unaligned checkpoints: they "
-            "do not wait for its barriers.",
-        )
+        if alignment >= LEAST_ALIGNMENT * max(alignment + delay, view.target_ms):
+            yield Found(vertex.name, slow=rates[0], fast=rates[-1], alignment_ms=alignment)
 
 
-def large_records(view: Observation) -> Iterator[Finding]:
-    """Find vertices whose debloated buffers hold less than one record."""
-    for vertex, record, least in smaller_than_records(view):
-        yield _pitfall(
-            rule="large-records",
-            where=vertex.name,
-            weight=record / least,
-            says="records are larger than the debloated buffers",
-            evidence=f"each record of {size(record)} fills {record / least:.2g} buffers of {size(least)} "
-            f"into {vertex.name}; since only whole records can be in flight, {_missed(view)}",
-            remedy="Set a longer target, or make records smaller. Or take unaligned checkpoints: they "
-            "overtake all records except the one in progress.",
-        )
-
-
-def minimum_size(view: Observation) -> Iterator[Finding]:
-    """Find vertices whose buffers are minimal while the target is missed."""
-    for vertex, estimated in stuck_at_the_minimum(view):
-        rate = lowest(vertex.bytes_in_per_s) or 0.0
-        yield _pitfall(
-            rule="minimum-size",
-            where=vertex.name,
-            weight=estimated / view.target_ms,
-            says="buffers have their minimum size, but still hold too much data",
-            evidence=f"the buffers into {vertex.name} have the minimum size of "
-            f"{size(view.config.min_segment_bytes)}, a subtask reads {size(rate)} per second, and its "
-            f"data in flight lasts for {milliseconds(estimated)}; {_missed(view)}",
-            remedy="Set a longer target: the present one has no effect. Use fewer channels or, with Flink "
-            "1.x, fewer buffers: they hold less data. Or take unaligned checkpoints, which overtake the data "
-            "in the buffers.",
-        )
-
-
-def high_parallelism(view: Observation) -> Iterator[Finding]:
+@rule(
+    "high-parallelism",
+    "problem",
+    weight="estimated_ms",
+    says="a gate has more channels than debloating can serve",
+    evidence=[
+        "{channels} channels lead into a subtask of {where}, with "
+        "{view.config.exclusive_buffers_per_channel} buffers for each and "
+        "{view.config.floating_buffers_per_gate} for all; {queued:.0f} buffers are queued, with data for "
+        "{estimated_ms:ms}; {view:missed}"
+    ],
+    next=[
+        "Connect fewer subtasks (rescale in place of rebalance), or take unaligned checkpoints. With "
+        "Flink 1.x, configure as many floating buffers as channels."
+    ],
+)
+def high_parallelism(view: Observation) -> Iterator[Found]:
     """Find vertices with a gate of more than `MOST_CHANNELS` channels."""
-    config = view.config
     for vertex in view.consumers:
         channels = max(view.channels_by_gate(vertex))
-        if channels <= MOST_CHANNELS:
-            continue
-        queued = highest(vertex.inputQueueLength) or 0.0
-        estimated = highest(vertex.estimatedTimeToConsumeBuffersMs) or 0.0
-        yield _pitfall(
-            rule="high-parallelism",
-            where=vertex.name,
-            weight=estimated,
-            says="a gate has more channels than debloating can serve",
-            evidence=f"{channels} channels lead into a subtask of {vertex.name}, with "
-            f"{config.exclusive_buffers_per_channel} buffers for each and "
-            f"{config.floating_buffers_per_gate} for all; {queued:.0f} buffers are queued, with data "
-            f"for {milliseconds(estimated)}; {_missed(view)}",
-            remedy="Connect fewer subtasks (rescale in place of rebalance), or take unaligned checkpoints. "
-            "With Flink 1.x, configure as many floating buffers as channels.",
-        )
+        if channels > MOST_CHANNELS:
+            yield Found(
+                vertex.name,
+                channels=channels,
+                queued=highest(vertex.inputQueueLength) or 0.0,
+                estimated_ms=highest(vertex.estimatedTimeToConsumeBuffersMs) or 0.0,
+            )
 
 
-def window_bursts(view: Observation) -> Iterator[Finding]:
+@rule(
+    "window-bursts",
+    "problem",
+    weight="cost_s",
+    says="a burst blocks the task, which handles no barrier in the meantime",
+    evidence=["in {bursts:bursts}, a record at {where} takes up to {cost_ms:ms}; {view:worst}"],
+    next=[
+        "Spread the times at which windows fire (offsets, smaller windows), or raise the parallelism. "
+        "Another target or unaligned checkpoints do not help: a barrier cannot overtake a record in "
+        "progress."
+    ],
+)
+def window_bursts(view: Observation) -> Iterator[Found]:
     """Find vertices that become many times slower, for less time than debloating averages over."""
     for vertex in view.consumers:
         costs = [
             change.after for change in _changes(view, vertex) if change.after >= BURST * change.before > 0
         ]
-        if not costs:
-            continue
-        yield _pitfall(
-            rule="window-bursts",
-            where=vertex.name,
-            weight=max(costs),
-            says="a burst blocks the task, which handles no barrier in the meantime",
-            evidence=f"in {counted(len(costs), 'burst')}, a record at {vertex.name} takes up to "
-            f"{milliseconds(1000.0 * max(costs))}; {_worst(view)}",
-            remedy="Spread the times at which windows fire (offsets, smaller windows), or raise the "
-            "parallelism. Another target or unaligned checkpoints do not help: a barrier cannot overtake "
-            "a record in progress.",
-        )
+        if costs:
+            yield Found(vertex.name, bursts=len(costs), cost_s=max(costs), cost_ms=1000.0 * max(costs))
 
 
-def moving_load(view: Observation) -> Iterator[Finding]:
+@rule(
+    "moving-load",
+    "problem",
+    weight="factor",
+    says="the load changes faster than debloating can follow",
+    evidence=[
+        "the cost of a record at {where} changes by factors of up to {factor:.3g}. In {moves:cases} it "
+        "changes again within {within_s:.3g} s (period times samples); {view:worst}"
+    ],
+    next=[
+        "Lower buffer-debloat.period or buffer-debloat.samples, which makes sizes noisier, or take "
+        "unaligned checkpoints with a timeout."
+    ],
+)
+def moving_load(view: Observation) -> Iterator[Found]:
     """Find vertices whose load changes again before the size of buffers has followed."""
     for vertex in view.consumers:
         moves = [change.factor for change in _changes(view, vertex) if change.factor >= MOVING]
-        if len(moves) < 2 or max(moves) >= BURST:
-            continue
-        yield _pitfall(
-            rule="moving-load",
-            where=vertex.name,
-            weight=max(moves),
-            says="the load changes faster than debloating can follow",
-            evidence=f"the cost of a record at {vertex.name} changes by factors of up to {max(moves):.3g}. "
-            f"In {counted(len(moves), 'case')} it changes again within {_reaction_s(view):.3g} s (period "
-            f"times samples); {_worst(view)}",
-            remedy="Lower buffer-debloat.period or buffer-debloat.samples, which makes sizes noisier, or "
-            "take unaligned checkpoints with a timeout.",
-        )
+        if len(moves) >= 2 and max(moves) < BURST:
+            yield Found(vertex.name, moves=len(moves), factor=max(moves), within_s=_reaction_s(view))
 
 
-def skewed_consumers(view: Observation) -> Iterator[Finding]:
+@rule(
+    "skewed-consumers",
+    "problem",
+    weight="ratio",
+    says="some subtasks are slower than the others",
+    evidence=[
+        "the subtasks of {where} are busy for {least:.0f} to {most:.0f} % of their time"
+        "{vertex.debloatedBufferSize:two sizes}{vertex:slowest}; {view:missed}"
+    ],
+    next=[
+        "Spread the load, by other keys or more parallelism: the slowest subtask decides, whatever the "
+        "target."
+    ],
+)
+def skewed_consumers(view: Observation) -> Iterator[Found]:
     """Find vertices of which only some subtasks are busy, or only some are full and cause back-pressure."""
     for vertex in view.consumers:
         busy = [1e-3 * value for value in known(vertex.busy_ms_per_s)]
         uneven = len(busy) > 1 and max(busy) >= BUSY and min(busy) <= IDLE * max(busy)
-        if not uneven and not (full_readers(vertex) and view.holds_up(vertex)):
-            continue
-        sizes = known(vertex.debloatedBufferSize)
-        buffers = f", with buffers of {size(min(sizes))} and of {size(max(sizes))}" if sizes else ""
-        yield _pitfall(
-            rule="skewed-consumers",
-            where=vertex.name,
-            weight=max(busy) / max(min(busy), 1e-3),
-            says="some subtasks are slower than the others",
-            evidence=f"the subtasks of {vertex.name} are busy for {100 * min(busy):.0f} to "
-            f"{100 * max(busy):.0f} % of their time{buffers}{_slowest(vertex)}; {_missed(view)}",
-            remedy="Spread the load, by other keys or more parallelism: the slowest subtask decides, "
-            "whatever the target.",
-        )
+        if uneven or (full_readers(vertex) and view.holds_up(vertex)):
+            yield Found(
+                vertex.name,
+                vertex=vertex,
+                least=100 * min(busy),
+                most=100 * max(busy),
+                ratio=max(busy) / max(min(busy), 1e-3),
+            )
 
 
-def back_to_back(view: Observation) -> Iterator[Finding]:
-    """Find that checkpoints have hardly a pause between them, so that blocked channels mislead debloating."""
-    for took_ms, interval in without_pause(view):
-        yield _pitfall(
-            rule="back-to-back",
-            where="checkpoints",
-            weight=took_ms / interval,
-            says="a checkpoint begins as soon as the last one ends",
-            evidence=f"a checkpoint takes {milliseconds(took_ms)}, and the interval is "
-            f"{milliseconds(1000.0 * interval)}; each checkpoint drains the buffers, and debloating "
-            "takes blocked channels for empty ones",
-            remedy="Set a longer execution.checkpointing.interval until checkpoints are faster. Predictions "
-            "for checkpoints without a pause are the least certain.",
-        )
-
-
-def _pitfall(*, rule: str, where: str, weight: float, says: str, evidence: str, remedy: str) -> Finding:
-    return Finding(
-        rule=rule,
-        severity="problem",
-        where=where,
-        says=says,
-        evidence=[evidence],
-        next=[remedy],
-        weight=weight,
-    )
+back_to_back = rule(
+    "back-to-back",
+    "problem",
+    weight="weight",
+    says="a checkpoint begins as soon as the last one ends",
+    evidence=[
+        "a checkpoint takes {took_ms:ms}, and the interval is {interval_ms:ms}; each checkpoint drains "
+        "the buffers, and debloating takes blocked channels for empty ones"
+    ],
+    next=[
+        "Set a longer execution.checkpointing.interval until checkpoints are faster. Predictions for "
+        "checkpoints without a pause are the least certain."
+    ],
+)(checkpoints_back_to_back.condition)
 
 
 def _rate(view: Observation, writer: VertexSteady) -> float:
@@ -375,33 +377,17 @@ def _changes(view: Observation, vertex: VertexSteady) -> Iterator[_Change]:
             yield _Change(before, cost)
 
 
-def _missed(view: Observation) -> str:
-    """Return the duration of a checkpoint and the target, as the end of a sentence."""
-    target = milliseconds(view.target_ms)
-    if view.scenario is not None and not view.scenario.takes_checkpoints:
-        return f"the target is {target}"
-    took = view.steady.end_to_end_ms
-    what = "no checkpoint completes" if took is None else f"a checkpoint takes {milliseconds(took)}"
-    return f"{what} against a target of {target}"
+RULES = (at_the_minimum, off_target, smaller_than_a_record, at_the_maximum)
+"""Rules of `diagnose` on debloating, in the order of their findings."""
 
-
-def _worst(view: Observation) -> str:
-    """Return the durations of a typical and of the longest checkpoint, as the end of a sentence."""
-    usual, longest = view.steady.end_to_end_ms, view.steady.end_to_end_ms_max
-    if usual is None or longest is None:
-        return _missed(view)
-    return (
-        f"a checkpoint takes {milliseconds(usual)}, but up to {milliseconds(longest)}, against a target "
-        f"of {milliseconds(view.target_ms)}"
-    )
-
-
-def _slowest(vertex: VertexSteady) -> str:
-    """Return the start delay of the slowest subtask, as part of a sentence; empty if unknown."""
-    slowest, mean = vertex.start_delay_ms_max_subtask, vertex.start_delay_ms_mean_subtask
-    if slowest is None:
-        return ""
-    return (
-        f"; the barrier reaches the slowest subtask after {milliseconds(slowest)}, and a subtask after "
-        f"{milliseconds(mean)} on average"
-    )
+PITFALLS = (
+    slow_input,
+    large_records,
+    minimum_size,
+    high_parallelism,
+    window_bursts,
+    moving_load,
+    skewed_consumers,
+    back_to_back,
+)
+"""The rules that `tune` applies to each point of a sweep that has debloating on."""

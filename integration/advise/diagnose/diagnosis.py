@@ -16,48 +16,12 @@ from netstack import VertexSteady
 from ...base.optional_figures import complete
 from ...runs.checkpoint_times import PHASES, UNREPORTED
 from . import back_pressure_rules, checkpoint_rules, debloating_rules
-from .findings import Finding, Observation
+from .findings import Finding
+from .observation import Observation
+from .words import subtasks_text
 
-Find = Callable[[Observation], Iterator[Finding]]
-
-RULES: tuple[Find, ...] = (
-    back_pressure_rules.operator_bound,
-    back_pressure_rules.at_its_limit,
-    back_pressure_rules.not_bound,
-    back_pressure_rules.alternating,
-    back_pressure_rules.skewed_records,
-    back_pressure_rules.skewed_cost,
-    back_pressure_rules.unequal_writers,
-    back_pressure_rules.network_bound,
-    back_pressure_rules.slow_reader_in_turns,
-    back_pressure_rules.some_readers_full,
-    back_pressure_rules.input_full,
-    back_pressure_rules.output_full_input_free,
-    checkpoint_rules.stands_still,
-    checkpoint_rules.uneven,
-    checkpoint_rules.slow_phase,
-    checkpoint_rules.late_source,
-    checkpoint_rules.back_to_back,
-    checkpoint_rules.failed,
-    checkpoint_rules.stores_data_in_flight,
-    debloating_rules.at_the_minimum,
-    debloating_rules.off_target,
-    debloating_rules.smaller_than_a_record,
-    debloating_rules.at_the_maximum,
-)
+RULES = back_pressure_rules.RULES + checkpoint_rules.RULES + debloating_rules.RULES
 """The rules of `diagnose`. Findings of one severity are in the order of their rules."""
-
-PITFALLS: tuple[Find, ...] = (
-    debloating_rules.slow_input,
-    debloating_rules.large_records,
-    debloating_rules.minimum_size,
-    debloating_rules.high_parallelism,
-    debloating_rules.window_bursts,
-    debloating_rules.moving_load,
-    debloating_rules.skewed_consumers,
-    debloating_rules.back_to_back,
-)
-"""The rules that `tune` applies to each point of a sweep that has debloating on."""
 
 _ORDER = ("problem", "notice", "fine")
 
@@ -201,4 +165,4 @@ def _gaps(view: Observation) -> Iterator[str]:
 
 def _where(vertex: VertexSteady, values: Sequence[float | None]) -> str:
     missing = [subtask for subtask, value in enumerate(values) if value is None]
-    return vertex.name if len(missing) == len(values) else back_pressure_rules.subtasks_text(vertex, missing)
+    return vertex.name if len(missing) == len(values) else subtasks_text(vertex, missing)

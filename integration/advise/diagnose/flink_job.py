@@ -28,7 +28,7 @@ from ...flink.read.job import ended_job, read_ended, read_job, unchanged
 from ...flink.read.measurements import Measured, measured, read_checkpoints
 from ...flink.read.sampling import SubtaskSamples, totals
 from .diagnosis import Diagnosis, diagnose
-from .findings import Observation, observation_of
+from .observation import Observation, observation_of
 
 NOT_JUDGED = Overrides(
     record_bytes={EVERYWHERE: 1000},

@@ -32,7 +32,7 @@ from ..sweeps.point_rows import PointRow
 from ..sweeps.point_runs import run_point
 from ..sweeps.points import Labels, Point, point_of
 from ..sweeps.waves import Wave, Waves, run_side_by_side
-from .findings import BACK_PRESSURED
+from .conditions import BACK_PRESSURED
 
 MOST_RUNS = 9
 """Maximum number of runs of the search."""
@@ -97,6 +97,15 @@ class Headroom(msgspec.Struct, frozen=True, kw_only=True):
     def has_room(self) -> bool:
         """Whether the job can clearly take more than today's load."""
         return self.limit > 1 + _PRECISION
+
+    @property
+    def keeps_up(self) -> bool:
+        """Whether the job can take today's load, within the precision of the limit."""
+        return self.limit >= 1 - _PRECISION
+
+    def differs(self, other: Headroom) -> bool:
+        """Return whether the limit differs from another one by more than its precision."""
+        return abs(other.limit / self.limit - 1) > _PRECISION
 
 
 class LoadRun(NamedTuple):
@@ -202,30 +211,6 @@ def varies(scenario: Scenario) -> bool:
     sources = [vertex.source for vertex in scenario.vertices]
     waves = any(isinstance(each, GeneratorSpec) and each.wave_s is not None for each in sources)
     return bool(waves or load_phases(scenario) or scenario.faults)
-
-
-def cpu_bound_text(headroom: Headroom, if_cpu_bound: Headroom | None) -> str | None:
-    """Return a sentence on the limit if work is CPU-bound; None: this is known, or changes little."""
-    if if_cpu_bound is None or not headroom.is_bounded:
-        return None
-    if abs(if_cpu_bound.limit / headroom.limit - 1) <= _PRECISION:
-        return None
-    return (
-        "It is unknown whether the work of tasks is CPU-bound or waits. If it is CPU-bound, the limit is at "
-        f"{if_cpu_bound.limit:.3g} times today's load (at {if_cpu_bound.bottleneck.vertex})."
-    )
-
-
-def headroom_text(headroom: Headroom) -> str:
-    """Return the headroom in one sentence."""
-    first, limit = headroom.bottleneck.vertex, headroom.limit
-    if not headroom.is_bounded:
-        return f"No vertex reaches its limit at up to {limit:.3g} times today's load."
-    if limit > 1 + _PRECISION:
-        return f"{first} is the first to reach its limit, at {limit:.3g} times today's load."
-    if limit >= 1 - _PRECISION:
-        return f"The job is at its limit: {first} cannot take more than today's load."
-    return f"The job does not keep up: {first} can take {limit:.2g} times today's load."
 
 
 def load_point(scenario: Scenario, load: float, emitted: Rates, labels: Labels | None = None) -> Point:

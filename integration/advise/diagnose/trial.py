@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import cache, partial
+from typing import NamedTuple
 
 from buffers import InsufficientBuffers
 from netstack import (
@@ -21,7 +22,6 @@ from netstack import (
     with_options,
 )
 
-from ...base.number_text import milliseconds
 from ...base.optional_figures import quotient
 from ...runs.checkpoint_times import window_times
 from ...runs.emulating import emulate
@@ -30,8 +30,20 @@ from ...runs.window_figures import figures_of
 LONGEST_S = 3.0
 """Further runs are made only if the first run took at most this long, in seconds of wall-clock time."""
 
-Tried = Callable[[Mapping[str, object]], str | None]
-"""Function that describes the outcome of other options in one window. None: not tried, or unknown."""
+
+class Outcome(NamedTuple):
+    """Outcome of a trial in one window."""
+
+    wall_seconds: float
+    before_ms: float
+    """Duration of a checkpoint with the present options."""
+    after_ms: float
+    throughput_share: float
+    """Throughput as a share of the present one."""
+
+
+Tried = Callable[[Mapping[str, object]], Outcome | None]
+"""Function that emulates a job with other options. None: not tried, or unknown."""
 
 
 def may_run_again(result: Result) -> bool:
@@ -79,24 +91,18 @@ def trials(result: Result) -> list[Tried]:
     def run(changes: tuple[tuple[str, object], ...]) -> Result | None:
         return try_out(scenario, dict(changes), result.seed)
 
-    def tried(window: int, changes: Mapping[str, object]) -> str | None:
+    def tried(window: int, changes: Mapping[str, object]) -> Outcome | None:
         after = run(tuple(changes.items())) if may_try else None
-        return None if after is None else _text(result, after, window)
+        return None if after is None else _outcome(result, after, window)
 
     return [partial(tried, window) for window in range(len(result.steady))]
 
 
-def _text(before: Result, after: Result, window: int) -> str | None:
+def _outcome(before: Result, after: Result, window: int) -> Outcome | None:
     """Return the checkpoint times and throughput of both runs, if they were measured."""
     was, now = window_times(before, window), window_times(after, window)
     rates = [figures_of(result, window).records_per_s for result in (after, before)]
     share = quotient(rates[0], rates[1])
     if was is None or now is None or share is None:
         return None
-    change = f"at {100 * share:.1f} % of the throughput"
-    if share > 1.1:
-        change = f"with {share:.1f} times the throughput"
-    return (
-        f"emulated in {after.wall_seconds:.1f} s: a checkpoint takes {milliseconds(now.end_to_end_ms)} "
-        f"instead of {milliseconds(was.end_to_end_ms)}, {change}"
-    )
+    return Outcome(after.wall_seconds, was.end_to_end_ms, now.end_to_end_ms, share)

@@ -27,11 +27,11 @@ from ..diagnose.headroom import (
     capacity_of,
     emitted_rates,
     find_headroom,
-    headroom_text,
     load_point,
     load_run,
     varies,
 )
+from ..diagnose.words import headroom_text
 from ..sweeps.point_rows import PointRow
 from ..sweeps.points import Point, point_of
 from ..sweeps.restart_drill import RestartDrill, drill_of, drill_scenario

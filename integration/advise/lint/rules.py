@@ -28,7 +28,7 @@ from netstack import (
 )
 
 from ...base.number_text import size
-from ..diagnose.findings import MOST_CHANNELS
+from ..diagnose.conditions import MOST_CHANNELS
 from .config_files import NEW_NAME, OLD_NAME, ConfigPart, Entry
 from .flink_options import (
     CATALOGUE,

@@ -14,8 +14,9 @@ from netstack import Result, from_json
 
 from ...base.optional_figures import known
 from ...base.shipped_files import example
-from ..diagnose.diagnosis import PITFALLS
-from ..diagnose.findings import Finding, Observation, observations
+from ..diagnose.debloating_rules import PITFALLS
+from ..diagnose.findings import Finding
+from ..diagnose.observation import Observation, observations
 from ..sweeps.point_rows import PointRow
 from .settings import SETTING
 

@@ -19,7 +19,8 @@ from ...base.number_text import milliseconds, size
 from ...base.optional_figures import known, mean_of_known, quotient
 from ...runs.measures import Measures
 from ...runs.reference_comparison import END_TO_END, tolerance
-from ..diagnose.headroom import Headroom, headroom_text
+from ..diagnose.headroom import Headroom
+from ..diagnose.words import headroom_text
 from ..sweeps.axes import FLINK
 from ..sweeps.confidence import Estimate, estimate, is_surely_positive, standard_error
 from ..sweeps.end_of_run import SETTLED_CHECKPOINTS

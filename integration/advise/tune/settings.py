@@ -31,7 +31,8 @@ from netstack import (
     with_options,
 )
 
-from ..diagnose.findings import NO_PAUSE, may_overtake, share_of_interval
+from ..diagnose.conditions import NO_PAUSE, share_of_interval
+from ..diagnose.observation import may_overtake
 from ..sweeps.axes import FLINK
 from .choice import Constraints
 from .option_changes import OptionChange, option_changes

@@ -11,7 +11,7 @@ from rich.text import Text
 
 from netstack import format_duration
 
-from ...advise.diagnose.headroom import cpu_bound_text, headroom_text
+from ...advise.diagnose.words import cpu_bound_text, headroom_text
 from ...advise.forecast.scaling import TARGET_UTILISATION
 from ...advise.tune.settings import NOW
 from ...base.number_text import NOTHING, counted, milliseconds, per_second, percent, size

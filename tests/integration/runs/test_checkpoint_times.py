@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from integration.advise.diagnose.checkpoint_rules import phases
-from integration.advise.diagnose.findings import observations
+from integration.advise.diagnose.observation import observations
 from integration.runs.checkpoint_times import (
     ACKNOWLEDGEMENT,
     ALIGNMENT,

@@ -12,14 +12,13 @@ from integration.advise.diagnose.headroom import (
     Headroom,
     brief_point,
     capacity_of,
-    cpu_bound_text,
     find_headroom,
     headroom_of,
-    headroom_text,
     load_point,
     load_run,
     with_load,
 )
+from integration.advise.diagnose.words import cpu_bound_text, headroom_text
 from integration.advise.sweeps.point_rows import failed_row
 from integration.advise.sweeps.point_runs import run_point
 from integration.advise.sweeps.waves import run_side_by_side

@@ -39,6 +39,7 @@ from integration.advise.diagnose.checkpoint_rules import (
     uneven,
 )
 from integration.advise.diagnose.debloating_rules import (
+    PITFALLS,
     at_the_maximum,
     at_the_minimum,
     large_records,
@@ -46,8 +47,10 @@ from integration.advise.diagnose.debloating_rules import (
     off_target,
     smaller_than_a_record,
 )
-from integration.advise.diagnose.diagnosis import PITFALLS, RULES, UNDECIDED, Find, diagnose
-from integration.advise.diagnose.findings import Exchange, Finding, Observation
+from integration.advise.diagnose.diagnosis import RULES, UNDECIDED, diagnose
+from integration.advise.diagnose.findings import Finding, Rule
+from integration.advise.diagnose.observation import Exchange, Observation
+from integration.advise.diagnose.words import fill
 from netstack import (
     CheckpointResult,
     LinkConditions,
@@ -114,11 +117,11 @@ def seen(
     )
 
 
-def rules(rule: Find, view: Observation) -> list[tuple[str, str]]:
+def rules(rule: Rule, view: Observation) -> list[tuple[str, str]]:
     return [(finding.rule, finding.where) for finding in rule(view)]
 
 
-def only(rule: Find, view: Observation) -> Finding:
+def only(rule: Rule, view: Observation) -> Finding:
     (finding,) = rule(view)
     return finding
 
@@ -576,7 +579,7 @@ DEBLOATED = NetworkConfig(debloat_enabled=True, debloat_target_s=1.0)
     ],
 )
 def test_debloating_is_judged_by_its_sizes_and_times(
-    size: float, estimated_ms: float, rule: Find, name: str
+    size: float, estimated_ms: float, rule: Rule, name: str
 ) -> None:
     def view(size: float, estimated_ms: float) -> Observation:
         debloated = reader(
@@ -626,13 +629,19 @@ def test_diagnosis_and_pitfalls_give_one_answer_to_one_question(data: st.DataObj
 def test_every_rule_has_its_row() -> None:
     listed = [*RULES, *PITFALLS]
     written = {
-        function
+        rule
         for module in (back_pressure_rules, checkpoint_rules, debloating_rules)
-        for function in vars(module).values()
-        if getattr(function, "__annotations__", {}) == {"view": "Observation", "return": "Iterator[Finding]"}
+        for rule in vars(module).values()
+        if isinstance(rule, Rule)
     }
     assert set(listed) == written
     assert len(listed) == len(written)
+
+
+def test_a_template_names_values_with_forms_and_choices() -> None:
+    values = {"where": "map", "delay_ms": 47.2, "late": False, "vertex": reader()}
+    template = "{where} waits {delay_ms:ms}{late:, too long|}; {vertex.busy_ms_per_s:percent span}"
+    assert fill(template, values) == "map waits 47 ms; 100 %"
 
 
 def test_a_diagnosis_puts_problems_first_and_has_a_verdict() -> None:
@@ -729,7 +738,7 @@ def test_missing_figures_never_stop_a_diagnosis(
     config = NetworkConfig(debloat_enabled=debloat, checkpoint_interval_s=1.0)
     view = seen(first, second, third, config=config, end_to_end_ms=end_to_end)
     found = diagnose(view)
-    assert all("waits before" in line for line in data_in_flight(view))
+    assert all(waits.bytes and rate for _, _, waits, rate in data_in_flight(view))
     for finding in found.findings:
         assert finding.says
         assert finding.evidence

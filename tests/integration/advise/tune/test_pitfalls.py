@@ -11,9 +11,8 @@ import msgspec
 import pytest
 
 from integration import load_scenario
-from integration.advise.diagnose.debloating_rules import IDLE
-from integration.advise.diagnose.diagnosis import PITFALLS
-from integration.advise.diagnose.findings import observation_of
+from integration.advise.diagnose.debloating_rules import IDLE, PITFALLS
+from integration.advise.diagnose.observation import observation_of
 from integration.advise.sweeps.point_rows import failed_row
 from integration.advise.sweeps.points import point_of
 from integration.advise.tune.pitfalls import (
@@ -55,7 +54,7 @@ def found_in(result: Result) -> dict[str, Pitfall]:
 
 def test_each_pitfall_has_its_scenario() -> None:
     files = {path.stem for path in (EXAMPLES).glob("*.toml")}
-    assert {find.__name__ for find in PITFALLS} == files == set(MISSED)
+    assert {words.rule.replace("-", "_") for rule in PITFALLS for words in rule.words} == files == set(MISSED)
 
 
 @pytest.mark.parametrize("name", MISSED)
