@@ -29,7 +29,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import fmean
-from typing import NamedTuple
+from typing import Generic, NamedTuple, TypeVar
 
 import msgspec
 import numpy as np
@@ -43,9 +43,11 @@ from ...base.extras import require
 from ...base.number_text import NOTABLE_CHANGE
 from ...base.optional_figures import known
 from ...runs.checkpoint_times import barrier_delay_ms, completed_within
+from ...runs.run_lengths import calm_interval_s, filled, undisturbed
 from ...runs.seeds import Done, run_seeds
-from .emulated_check import calm_interval_s, filled, undisturbed
-from .job_size import size_job
+from .job_size import size_job, to_drain_s
+
+_T = TypeVar("_T")
 
 PLAN, NOW, ONE_SETTING = "the plan", "now, memory unlimited", "one setting for all"
 IN_BUDGET, IN_AS_LITTLE = "now, in the budget", "now, in as little as the plan"
@@ -235,6 +237,18 @@ class Place:
         return [(below + least) // 2] if below < least - 1 else []
 
 
+class Ends(NamedTuple, Generic[_T]):
+    """Values of both ends of an exchange."""
+
+    partition: _T
+    gate: _T
+
+
+def by_edge(values: Sequence[_T]) -> list[Ends[_T]]:
+    """Return values of all places, in the order of `places_of`, by exchange."""
+    return [Ends(*pair) for pair in zip(values[::2], values[1::2], strict=True)]
+
+
 def chance_ms(delay_ms: float) -> float:
     """Return the maximum difference of delays that counts as noise."""
     return max(_SAME_DELAY_MS, _SAME_DELAY * delay_ms)
@@ -282,12 +296,15 @@ def with_sizes(scenario: Scenario, places: Sequence[Place], sizes: Sequence[int]
     its partition, except one for each other subpartition.
     """
     edges, most = [], scenario.config.max_buffers_per_channel
-    parts = [place.parts for place in places]
-    ends = zip(scenario.edges, parts[::2], parts[1::2], sizes[::2], sizes[1::2], strict=True)
-    for edge, subpartitions, channels, partition, gate in ends:
-        own = (gate - 1) // channels if channels else 0
-        rest, quota = gate - own * channels, min(most, max(2, partition - subpartitions + 1))
-        buffers = EdgeBuffers(exclusive=own, floating=rest, partition=partition, max_per_channel=quota)
+    for edge, place, size in zip(scenario.edges, by_edge(places), by_edge(sizes), strict=True):
+        channels = place.gate.parts
+        own = (size.gate - 1) // channels if channels else 0
+        buffers = EdgeBuffers(
+            exclusive=own,
+            floating=size.gate - own * channels,
+            partition=size.partition,
+            max_per_channel=min(most, max(2, size.partition - place.partition.parts + 1)),
+        )
         edges.append(replace(edge, buffers=buffers))
     return replace(scenario, edges=tuple(edges))
 
@@ -304,7 +321,7 @@ class Planner:
         self._seeds, self._record_bytes, self._done = seeds, record_bytes, done
         self.budget_bytes, self.budget = budget_bytes, budget_bytes // job.config.segment_bytes
         self.runs = 0
-        interval_s = calm_interval_s(job, record_bytes)
+        interval_s = calm_interval_s(job, to_drain_s(job, record_bytes))
         self.job = undisturbed(job, checkpoint_interval_s=interval_s, network_memory_max_bytes=None)
         (results,) = self._emulate([self.job])
         self.now = figures_of(results)
@@ -390,7 +407,8 @@ class Planner:
             return None
 
     def _emulate(self, settings: Iterable[Scenario]) -> list[list[Result]]:
-        timed, before = [filled(each, self._record_bytes) for each in settings], self.runs
+        timed = [filled(each, to_drain_s(each, self._record_bytes)) for each in settings]
+        before = self.runs
         self.runs += len(timed) * self._seeds
         return run_seeds(timed, self._seeds, done=lambda count: self._done(before + count))
 
@@ -484,8 +502,8 @@ def plan_budget(
         seeds=[scenario.seed + number for number in range(seeds)],
         runs=planner.runs,
         exchanges=[
-            PlannedExchange(edge.source, edge.target, partition, gate, edge.buffers)
-            for edge, partition, gate in zip(edges, ends[::2], ends[1::2], strict=True)
+            PlannedExchange(edge.source, edge.target, planned.partition, planned.gate, edge.buffers)
+            for edge, planned in zip(edges, by_edge(ends), strict=True)
         ],
         task_managers=memory,
         trials=trials,

@@ -1,31 +1,29 @@
-"""Emulation of a job to check the computed figures of `job_size.py`, and suitable lengths of such runs.
+"""Emulation of a job to check the computed figures of `job_size.py`.
 
 For the check, a job is emulated twice with each seed. The first run has the options of the job, and aligned
 checkpoints so rare that all queues fill again before the next checkpoint. The time of a barrier between two
 vertices is then the time to drain the queued data. The second run has a debloat target that cannot be met,
 and so shows the minimum drain time. Two more runs test the memory needed to start: one has the computed
-number of buffers, and the other one buffer less. A plan of memory (`budget.py`) takes many runs, so `filled`
-keeps each of them short.
+number of buffers, and the other one buffer less.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import replace
 from statistics import median
-from typing import Any
 
 import msgspec
 
 from buffers import InsufficientBuffers
-from netstack import GeneratorSpec, Result, Scenario, Steady, VertexSteady
+from netstack import Result, Scenario, Steady, VertexSteady
 
 from ...base.optional_figures import highest, known, lowest, mean_of_known
 from ...runs.emulating import emulate
 from ...runs.reference_comparison import Spread
+from ...runs.run_lengths import SETTLES_S, SHIFT_S, undisturbed
 from ...runs.seeds import Done, reads_paths, run_seeds
-from .job_size import JobSize, share_of_slowest, size_job
+from .job_size import JobSize, share_of_slowest
 
 CHECKPOINTS = 8
 """Number of checkpoints in each run. The result is the median of their times."""
@@ -35,20 +33,8 @@ RUNS = 2
 
 LEAST_TARGET_S = 0.001
 
-_SETTLES_S = 15.0
-"""Time in seconds until debloated sizes have settled, with the default of 20 samples at 200 ms."""
-
 _SETTLES_SMALL_S = 5.0
 """Time in seconds until sizes near the minimum have settled. The starting size is close to the minimum."""
-
-_SHIFT_S = 0.37
-"""Offset in seconds that keeps checkpoints from coinciding with samples, which are one second apart."""
-
-
-_WINDOW_S, _LEAST_CHECKPOINTS = 20.0, 2
-"""Minimum length of a measured window in seconds, and minimum number of checkpoints in it."""
-_MOST_PERIOD_S = 60.0
-"""The window contains whole periods of the load if they last at most this many seconds."""
 
 
 class ConsumerCheck(msgspec.Struct, frozen=True, kw_only=True):
@@ -99,7 +85,7 @@ def check_job(scenario: Scenario, size: JobSize, seeds: int, done: Done = lambda
         SourceError, WorkerError: as `run_seeds`.
     """
     drains = [each.debloated_drain_ms or each.expected_drain_ms for each in size.consumers]
-    plain = _timed(scenario, drains, _SETTLES_S if scenario.config.debloat_enabled else 0.0)
+    plain = _timed(scenario, drains, SETTLES_S if scenario.config.debloat_enabled else 0.0)
     config = replace(scenario.config, debloat_enabled=True, debloat_target_s=LEAST_TARGET_S)
     least_drains = [each.least_drain_ms for each in size.consumers]
     least = _timed(replace(scenario, config=config), least_drains, _SETTLES_SMALL_S)
@@ -115,7 +101,7 @@ def check_job(scenario: Scenario, size: JobSize, seeds: int, done: Done = lambda
 def _timed(scenario: Scenario, drains_ms: Sequence[float | None], settles_s: float) -> Scenario:
     """Return a run with `CHECKPOINTS` aligned checkpoints, and time to fill the queues again before each."""
     drain_s = sum(known(drains_ms)) / 1000
-    interval = round(max(1.0, 3 * drain_s), 2) + _SHIFT_S
+    interval = round(max(1.0, 3 * drain_s), 2) + SHIFT_S
     warmup = round(settles_s + 1.0 + 2 * drain_s, 2)
     calm = undisturbed(
         scenario,
@@ -124,55 +110,6 @@ def _timed(scenario: Scenario, drains_ms: Sequence[float | None], settles_s: flo
         unaligned_enabled=False,
     )
     return replace(calm, warmup_s=warmup, duration_s=round(warmup + CHECKPOINTS * interval, 2))
-
-
-def undisturbed(scenario: Scenario, **options: Any) -> Scenario:
-    """Return a job with these options, without phases, faults, manual and stored checkpoints."""
-    config = replace(scenario.config, checkpoint_dir=None, checkpoint_storage=None, **options)
-    return replace(scenario, config=config, phases=(), manual_checkpoints_s=(), faults=())
-
-
-def periods_s(scenario: Scenario) -> list[float]:
-    """Return the periods after which the load repeats, in seconds: of waves, bursts and windows."""
-    sources = [vertex.source for vertex in scenario.vertices if isinstance(vertex.source, GeneratorSpec)]
-    periods = [vertex.emit_every_s for vertex in scenario.vertices]
-    periods += [period for source in sources for period in (source.burst_s, source.wave_s)]
-    return [period for period in periods if period is not None]
-
-
-def calm_interval_s(scenario: Scenario, record_bytes: int | None) -> float:
-    """Return a checkpoint interval in which all queues fill again, or the job's interval if it is shorter."""
-    window_s = scenario.duration_s - scenario.warmup_s
-    calm_s = window_s / 16 if _changes(scenario) else 1.2 * _to_drain_s(scenario, record_bytes) + _SHIFT_S
-    return round(min(calm_s, scenario.config.checkpoint_interval_s or math.inf), 2)
-
-
-def filled(scenario: Scenario, record_bytes: int | None) -> Scenario:
-    """Return a scenario with a warm-up that fills its queues, and a window of whole periods of its load.
-
-    If the cost of a record changes over time, warm-up and window stay as they are.
-    """
-    if _changes(scenario):
-        return scenario
-    drain_s = _to_drain_s(scenario, record_bytes)
-    period_s = max(scenario.config.checkpoint_interval_s or 0.0, 1.2 * drain_s)
-    warmup = 1.0 + 1.2 * drain_s + _SETTLES_S * scenario.config.debloat_enabled
-    window = max(_WINDOW_S, _LEAST_CHECKPOINTS * period_s)
-    for period in sorted(periods_s(scenario)):  # the longest comes last, because not all periods can be whole
-        if period <= _MOST_PERIOD_S:
-            warmup, window = (math.ceil(length / period) * period for length in (warmup, window))
-    return replace(scenario, warmup_s=round(warmup, 2), duration_s=round(warmup + window, 2))
-
-
-def _changes(scenario: Scenario) -> bool:
-    costs = [each.service for each in scenario.vertices] + [each.service for each in scenario.edges]
-    return any(steps and len(steps) > 1 for steps in costs)
-
-
-def _to_drain_s(scenario: Scenario, record_bytes: int | None) -> float:
-    """Return the time, at least one second, in which a barrier passes all queues if they are full."""
-    full = [each for each in size_job(scenario, record_bytes).consumers if each.is_held_back]
-    return max(1.0, sum(each.debloated_drain_ms or each.expected_drain_ms or 0.0 for each in full) / 1000)
 
 
 def _consumer(

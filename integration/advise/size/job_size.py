@@ -188,6 +188,12 @@ def size_job(scenario: Scenario, record_bytes: int | None = None) -> JobSize:
     )
 
 
+def to_drain_s(scenario: Scenario, record_bytes: int | None) -> float:
+    """Return the time, at least one second, in which a barrier passes all queues if they are full."""
+    full = [each for each in size_job(scenario, record_bytes).consumers if each.is_held_back]
+    return max(1.0, sum(each.debloated_drain_ms or each.expected_drain_ms or 0.0 for each in full) / 1000)
+
+
 def _exchange(scenario: Scenario, edge: Edge) -> ExchangeSize:
     config, local = scenario.config, not scenario.has_remote_channels(edge)
     producers, consumers = scenario.vertex(edge.source).parallelism, scenario.vertex(edge.target).parallelism

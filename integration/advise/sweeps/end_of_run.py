@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 
 from netstack import GeneratorSpec, Recorder, Scenario
 
-from ..size.emulated_check import periods_s
+from ...runs.run_lengths import periods_s
 from .confidence import LEAST_PRECISE, is_precise
 
 LEAST_CHECKPOINTS = 10

@@ -1,16 +1,13 @@
 """The computed figures against emulated ones."""
 
-from dataclasses import replace
-
 import msgspec
 import pytest
 
-from integration.advise.size.emulated_check import RUNS, check_job, check_memory, filled, undisturbed
+from integration.advise.size.emulated_check import RUNS, check_job, check_memory
 from integration.advise.size.job_from_numbers import Numbers, scenario_of_numbers
 from integration.advise.size.job_size import size_job
 from integration.cli.app import main
 from integration.show.terminal.sizing import SizeReport
-from netstack import Edge, GeneratorSpec, Scenario, Vertex
 
 DEBLOATING = (
     "taskmanager.network.memory.buffer-debloat.enabled=true",
@@ -54,25 +51,6 @@ def test_a_job_starts_with_what_it_needs_and_not_with_one_buffer_less() -> None:
     size = size_job(scenario)
     memory = check_memory(scenario, size)
     assert (memory.buffers, memory.starts, memory.starts_with_less) == (15, True, False)
-
-
-def test_a_window_has_whole_periods_of_the_load_unless_they_are_long_or_costs_change() -> None:
-    source = GeneratorSpec(record_bytes=2000, rates=(1.0,), burst_s=12.0)
-    scenario = Scenario(
-        name="job",
-        duration_s=90.0,
-        warmup_s=6.0,
-        vertices=(
-            Vertex(name="source", parallelism=2, source=source),
-            Vertex(name="stage", parallelism=2, emit_every_s=30.0),
-            Vertex(name="sink", emit_every_s=3600.0),
-        ),
-        edges=(Edge(source="source", target="stage"), Edge(source="stage", target="sink")),
-    )
-    assert filled(undisturbed(scenario), None).windows == ((30.0, 60.0),)
-    sink = replace(scenario.vertices[-1], service=((0.0, 1e-3), (40.0, 2e-3)))
-    changing = replace(scenario, vertices=(*scenario.vertices[:-1], sink))
-    assert filled(undisturbed(changing), None).windows == ((6.0, 90.0),)
 
 
 def test_the_command_prints_both(tmp_path, capsys) -> None:
