@@ -28,6 +28,7 @@ from statistics import median
 import msgspec
 import numpy as np
 
+from integration.runs.measures import reached
 from netstack import Result, emulate
 
 from .policy_scenarios import CASES, SINK, Case
@@ -96,13 +97,9 @@ def record_delay_ms(result: Result, case: Case) -> float:
     sink = next(series for series in result.series if series.vertex == SINK)
     times, read = np.array(sink.t), np.sum(sink.numRecordsIn, axis=0)
     sent = sum(np.sum(one.numRecordsOut, axis=0) for one in result.series if one.vertex in producers)
-    after = np.searchsorted(read, sent)
-    delays = [
-        max(0.0, float(np.interp(sent[place], read[at - 1 : at + 1], times[at - 1 : at + 1])) - times[place])
-        for place, at in enumerate(after)
-        if 0 < at < len(read) and times[place] >= case.scenario.warmup_s
-    ]
-    return float(median(delays)) * 1000
+    counted = (read[0] < sent) & (sent <= read[-1]) & (times >= case.scenario.warmup_s)
+    delays = np.maximum(0.0, reached(times, read, sent) - times)[counted]
+    return float(np.median(delays)) * 1000
 
 
 def scenarios(cases: list[Case]) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from itertools import combinations
 from statistics import fmean, median
 from typing import TypeVar
 
@@ -49,6 +50,18 @@ def middle(values: Values) -> float | None:
     """Return the median of the known values; None if all are unknown."""
     values_known = known(values)
     return median(values_known) if values_known else None
+
+
+def pair_slopes(points: Sequence[tuple[float, float]], least: float = 0.0) -> list[float]:
+    """Return the slopes between all pairs of points, in order, that are at least `least` apart.
+
+    Their median is the slope of a line on which single points have little effect (Theil and Sen).
+    """
+    return [
+        (late - early) / (later - earlier)
+        for (earlier, early), (later, late) in combinations(points, 2)
+        if later - earlier >= least and later > earlier
+    ]
 
 
 def highest(values: Values) -> float | None:

@@ -260,7 +260,7 @@ class _Flow:
                 emitted.append(at)
                 continue
             read = np.interp(at, self.times, self.read[name])
-            sent = np.minimum(at, _reached(self.times, self.sent[name], read))
+            sent = np.minimum(at, reached(self.times, self.sent[name], read))
             for producer in self.producers[name]:
                 read_at[producer] = np.minimum(read_at.get(producer, sent), sent)
         earliest: Figures = np.min(emitted, axis=0)
@@ -278,12 +278,14 @@ def _summed(counters: Sequence[Sequence[int]]) -> Figures:
     return summed
 
 
-def _reached(times: Figures, curve: Figures, values: Figures) -> Figures:
+def reached(times: Figures, curve: Figures, values: Figures) -> Figures:
     """Return the time at which a rising curve first reached each value; for others, the curve's last time."""
     after = np.clip(np.searchsorted(curve, values, side="left"), 1, len(curve) - 1)
     before = after - 1
     rise = curve[after] - curve[before]
-    share = np.divide(values - curve[before], rise, out=np.zeros_like(values), where=rise > 0)
+    share = np.divide(
+        values - curve[before], rise, out=np.zeros_like(values, dtype=np.float64), where=rise > 0
+    )
     reached: Figures = times[before] + np.clip(share, 0.0, 1.0) * (times[after] - times[before])
     return reached
 

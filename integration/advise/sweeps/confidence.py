@@ -71,7 +71,8 @@ def is_surely_positive(difference: Estimate | None, least: float, single: float 
 def is_precise(values: NDArray[np.float64], allowed: float) -> bool:
     """Return whether the interval of the mean reaches at most `allowed` to each side.
 
-    It takes quantiles from a table, since it also runs on workers without SciPy. They are never too small.
+    It takes quantiles from a table, since it also runs on workers without SciPy. They are never too small. An
+    estimate takes exact ones, since its interval is printed.
 
     Raises:
         ValueError: There are fewer than `LEAST_PRECISE` values.

@@ -20,7 +20,7 @@ sources and waits are also divided into high and low ones::
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from itertools import combinations, pairwise, product
+from itertools import pairwise, product
 from math import hypot, sqrt
 from statistics import fmean, median
 from typing import NamedTuple
@@ -28,7 +28,7 @@ from typing import NamedTuple
 from netstack import CheckpointResult, GeneratorSpec, Scenario
 
 from ...base.number_text import milliseconds
-from ...base.optional_figures import complete
+from ...base.optional_figures import complete, pair_slopes
 from ..read.job import FlinkJob, FlinkVertex
 from ..read.sampling import Samples, account_s, passed_s
 from .subtask_loads import aligned_start_delays
@@ -93,9 +93,7 @@ def movement(points: Sequence[tuple[float, float]]) -> Movement | None:
     times, values = zip(*points, strict=True)
     half = len(values) // 2
     first, last = values[:half], values[-half:]
-    slope = median(
-        (late - early) / (later - earlier) for (earlier, early), (later, late) in combinations(points, 2)
-    )
+    slope = median(pair_slopes(points))
     seconds = times[-1] - times[0]
     begin = median(values) - slope * seconds / 2
     neighbours = zip(values, values[1:], values[2:], strict=False)

@@ -22,13 +22,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from itertools import combinations
 from math import sqrt
 from typing import Literal
 
 from netstack import CheckpointResult, CostModel, NetworkConfig, VertexCheckpoint
 
-from ...base.optional_figures import complete, mean_of_known, middle, quotient
+from ...base.optional_figures import complete, mean_of_known, middle, pair_slopes, quotient
 from ..read.job import FlinkJob, FlinkVertex
 from ..read.sampling import ACCOUNT, METER_S, Samples, SubtaskSamples, is_same_load, longer_per_s
 
@@ -287,14 +286,10 @@ def queue_growth(checkpoints: Sequence[CheckpointResult], vertex: str, paralleli
 
 def _trend(points: Sequence[tuple[float, float | None]]) -> float:
     known = [(at, delay) for at, delay in points if delay is not None]
-    slopes = [
-        (late - early) / 1e3 / (later - earlier)
-        for (earlier, early), (later, late) in combinations(sorted(known), 2)
-        if later > earlier
-    ]
     if len(known) < _LEAST_TREND:
         return 0.0
-    slope = middle(slopes) or 0.0
+    slopes = pair_slopes(sorted(known))
+    slope = (middle(slopes) or 0.0) / 1e3
     agreeing = sum(each * slope > 0 for each in slopes)
     return slope if agreeing >= _AGREE * len(slopes) and abs(slope) <= _MOST_GROWTH else 0.0
 

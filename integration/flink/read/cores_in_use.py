@@ -17,9 +17,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import combinations
 
-from ...base.optional_figures import complete, highest, known, middle, total
+from ...base.optional_figures import complete, highest, known, middle, pair_slopes, total
 from ..http.client import RestClient, number
 from .job import LOCAL_PATH, FlinkJob, host_of, is_local, runs_other_jobs
 from .sampling import Sample, Samples, SubtaskSamples, account_s
@@ -162,8 +161,4 @@ def _slope(times_s: Sequence[float], used_s: Sequence[float | None]) -> float | 
     if not points or points[-1][0] <= points[0][0]:
         return None
     least = _MIN_SPAN * (points[-1][0] - points[0][0])
-    return middle(
-        (later[1] - earlier[1]) / (later[0] - earlier[0])
-        for earlier, later in combinations(points, 2)
-        if later[0] - earlier[0] >= least
-    )
+    return middle(pair_slopes(points, least))
