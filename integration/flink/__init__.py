@@ -6,7 +6,8 @@ from .http.client import Access, Answers, LiveCluster
 from .importing import Imported, import_scenario
 from .read.measurements import Measured
 from .recording import Recorder, Recording
-from .watching import JobWatch, Validation, validate
+from .validation import Validation, validate
+from .watching import JobWatch
 
 __all__ = [
     "Access",

@@ -80,7 +80,7 @@ if TYPE_CHECKING:
     from ...advise.forecast.forecast import Forecast
     from ...advise.tune.pitfalls import Pitfall
     from ...flink.importing import Imported
-    from ...flink.watching import Validation
+    from ...flink.validation import Validation
     from ..terminal.documents import Tuning
 
 FLINK, OURS = "Flink", "ours"

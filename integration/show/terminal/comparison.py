@@ -19,7 +19,7 @@ from .console import WIDTH
 from .table_style import BEFORE, BOTH, TIGHT, figures
 
 if TYPE_CHECKING:
-    from ...flink.watching import Validation
+    from ...flink.validation import Validation
 
 FLINK_SIDE = "Flink"
 
