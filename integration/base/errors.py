@@ -76,7 +76,9 @@ class Note(str):
 
     def naming(self, name: Callable[[Parameter], str]) -> str:
         """Return the line with the text `name(parameter)` for each parameter, such as its option."""
-        return f"{self.text} {self._advice.format(*map(name, self.parameters))}" if self.parameters else self
+        if not self.parameters:
+            return self.text
+        return f"{self.text} {self._advice.format(*map(name, self.parameters))}"
 
 
 class UsageError(InputError):

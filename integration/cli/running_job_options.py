@@ -21,8 +21,7 @@ from netstack import SERVICE_MODES, QuantityError, parse_duration, split_assignm
 from ..base.errors import UsageError
 from ..base.writing import prepare_file, write_outputs
 from ..flink import Answers, Imported, Overrides, Recorder, Recording, import_scenario
-from ..flink.fit.job_options import EVERYWHERE
-from ..flink.fit.union_or_join import INPUT_KINDS
+from ..flink.fit.overrides import EVERYWHERE, INPUT_KINDS
 from ..flink.recording import packed
 from ..show.terminal.console import print_assumptions, say, to_stderr
 from .arguments import Settings, Several, warn_of_bare_numbers

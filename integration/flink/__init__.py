@@ -1,7 +1,7 @@
 """Import of running Flink jobs through Flink's REST API: scenarios, measurements, recordings, diagnoses."""
 
 from ..base.errors import FlinkRestError
-from .fit.job_options import Overrides
+from .fit.overrides import Overrides
 from .http.client import Access, Answers, LiveCluster
 from .importing import Imported, import_scenario
 from .read.measurements import Measured

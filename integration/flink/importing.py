@@ -10,13 +10,14 @@ from pathlib import Path
 from flowcontrol import readable
 from netstack import Scenario, Viewed
 
-from ..base.errors import FlinkRestError, Note, Parameter
-from .fit.core_notes import core_notes
+from ..base.errors import FlinkRestError
 from .fit.fit_scenario import fit_scenario
-from .fit.job_options import EVERYWHERE, Overrides, check_names, input_kinds
-from .fit.processor_time import BURN, burning_of
+from .fit.overrides import EVERYWHERE, Overrides, check_names
+from .fit.processor_time import BURN, burning_of, core_remarks
+from .fit.remarks import Remark, Remarks
 from .fit.steadiness import unsteady
-from .fit.union_or_join import with_input_kinds
+from .fit.union_or_join import input_kinds, with_input_kinds
+from .fit.words import note_of
 from .http.client import Answers, RestClient
 from .read.cores_in_use import Processors
 from .read.job import FlinkJob, JobState, read_job, read_running, unchanged
@@ -28,6 +29,8 @@ _BACK_TO_BACK = 0.7
 """If checkpoints take at least this share of the interval, debloating has little time to recover between
 them.
 """
+
+_TIMEOUTS = ("buffer_timeout_interval_s", "buffer_timeout_enabled")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -116,31 +119,31 @@ def import_scenario(
         samples = take_samples(client, running, state, seconds, pause=wait, on_poll=on_poll)
         checkpoints = read_checkpoints(client, running)
         ended = read_ended_checkpoints(client, running)
-        notes: list[str] = []
+        hosts = processors.hosts(samples)
         try:
-            burning = burning_of(running, samples, processors.hosts(samples), given)
-            notes += core_notes(burning)
-            scenario = fit_scenario(running, samples, given, notes, checkpoints, burning, state.managers)
+            burning = burning_of(running, samples, hosts, given)
+            scenario, remarks = fit_scenario(running, samples, given, checkpoints, burning, state.managers)
+            remarks = core_remarks(burning) + remarks
             if_cpu_bound = None
             if any(use.cores < inf for use in burning.in_doubt):
                 burns = replace(given, service_mode={EVERYWHERE: BURN, **given.service_mode})
-                burning = burning_of(running, samples, processors.hosts(samples), burns)
-                if_cpu_bound = fit_scenario(running, samples, burns, [], checkpoints, burning, state.managers)
+                burning = burning_of(running, samples, hosts, burns)
+                if_cpu_bound, _ = fit_scenario(running, samples, burns, checkpoints, burning, state.managers)
         except FlinkRestError as error:  # missing paths may be the reason for the error
-            raise FlinkRestError(*error.notes, *note_on_missing(client)) from None
+            raise FlinkRestError(*error.notes, *map(note_of, missing_paths(client))) from None
         shown = measured(client.url, running, samples, checkpoints)
-        general = _general_notes(running, samples, scenario, given, shown)
-        general += note_on_missing(client)
+        general = _about_job(running, samples, scenario, given, shown) + missing_paths(client)
     undecided = [name for name, kind in input_kinds(running, given).items() if kind is None]
-    moving = unsteady(running, samples, checkpoints, scenario)
+    moving = [note_of(remark) for remark in unsteady(running, samples, checkpoints, scenario)]
     if undecided:
-        scenario = with_input_kinds(scenario, undecided, shown, notes, emulating)
+        scenario, about_inputs = with_input_kinds(scenario, undecided, shown, emulating)
+        remarks += about_inputs
         if if_cpu_bound is not None:
             if_cpu_bound = replace(if_cpu_bound, edges=scenario.edges)
     return Imported(
         scenario=scenario,
-        notes=list(dict.fromkeys(moving + notes + general)),
-        unsteady=moving,
+        notes=list(dict.fromkeys([*moving, *map(note_of, remarks + general)])),
+        unsteady=list(moving),
         measured=shown,
         if_cpu_bound=if_cpu_bound,
         job=running,
@@ -177,44 +180,30 @@ def check_shape(client: RestClient, job: FlinkJob) -> None:
         )
 
 
-def note_on_missing(client: RestClient) -> list[str]:
-    """Return a line about the paths that the cluster lacked; empty if it had all."""
+def missing_paths(client: RestClient) -> Remarks:
+    """Return a remark on the paths that the cluster lacked; empty if it had all."""
     paths = list(dict.fromkeys(path.partition("?")[0] for path in client.missing))
-    if not paths:
-        return []
-    shown = ", ".join(paths[:3]) + (f" and {len(paths) - 3} more" if len(paths) > 3 else "")
-    return [f"The cluster does not offer {shown}, or fails to answer; their figures are unknown."]
+    return (Remark("paths_missing", values={"paths": paths}),) if paths else ()
 
 
-def _general_notes(
+def _about_job(
     job: FlinkJob, samples: Samples, scenario: Scenario, given: Overrides, shown: Measured
-) -> list[str]:
-    notes: list[str] = []
-    config, duration_ms = scenario.config, shown.steady.end_to_end_ms
-    if job.batch:
-        notes.append("It is a batch job; assuming a streaming job.")
-    if stands_still(samples):
-        text = (
-            "The metrics did not change while they were watched; assuming means since the start of the job."
-        )
-        notes.append(Note(text, Parameter("watch_s"), advice="Set {} to a longer time."))
-    if not job.vertices[0].managers:
-        notes.append("The task managers of subtasks are not reported; assuming one for each vertex.")
-    if not given.latency_s:
-        text = "Latency between task managers is not reported; assuming loopback."
-        notes.append(Note(text, Parameter("latency_s")))
-    if "buffer_timeout_interval_s" not in config.given and "buffer_timeout_enabled" not in config.given:
-        example = Parameter("options", "50 ms", of="execution.buffer-timeout.interval")
-        text = "A buffer timeout that the job sets itself is not reported; assuming 100 ms."
-        notes.append(Note(text, example, advice="Use {} to override."))
-    if (interval_s := config.checkpoint_interval_s) is None:
-        return notes
-    if duration_ms is None:
-        notes.append("The history contains no completed checkpoint, so delays are unknown.")
-    elif config.debloat_enabled and duration_ms / 1e3 >= _BACK_TO_BACK * interval_s:
-        notes.append(
-            f"Checkpoints take {duration_ms / 1000.0:.2g} s, and the interval is {interval_s:g} s. So "
-            "channels are blocked most of the time, which misleads debloating. Delays differ by up to a "
-            "fifth between runs."
-        )
-    return notes
+) -> Remarks:
+    """Return remarks on the job as a whole."""
+    config, taken_ms = scenario.config, shown.steady.end_to_end_ms
+    interval_s = config.checkpoint_interval_s
+    found = {
+        "batch": job.batch,
+        "metrics_unchanged": stands_still(samples),
+        "places_unreported": not job.vertices[0].managers,
+        "latency_unreported": not given.latency_s,
+        "timeout_unreported": config.given.isdisjoint(_TIMEOUTS),
+        "no_completed_checkpoint": interval_s is not None and taken_ms is None,
+    }
+    remarks = tuple(Remark(kind) for kind, is_so in found.items() if is_so)
+    if interval_s is None or taken_ms is None or not config.debloat_enabled:
+        return remarks
+    if taken_ms / 1e3 < _BACK_TO_BACK * interval_s:
+        return remarks
+    times = {"taken_s": taken_ms / 1e3, "interval_s": interval_s}
+    return (*remarks, Remark("checkpoints_back_to_back", values=times))

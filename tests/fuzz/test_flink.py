@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from integration.advise.diagnose.flink_job import diagnose_job
 from integration.advise.lint.check import lint
 from integration.base.errors import FlinkRestError
-from integration.flink.fit.job_options import EVERYWHERE, Overrides
+from integration.flink.fit.overrides import EVERYWHERE, Overrides
 from integration.flink.http.client import LiveCluster
 from integration.flink.importing import import_scenario
 from integration.flink.recording import Recorder, Recording

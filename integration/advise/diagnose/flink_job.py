@@ -19,11 +19,11 @@ from netstack import LinkConditions, VertexSteady
 
 from ...base.errors import Note
 from ...base.optional_figures import complete
-from ...flink.fit.core_notes import IF_CPU_BOUND
 from ...flink.fit.fit_scenario import fit_scenario
-from ...flink.fit.job_options import EVERYWHERE, Overrides
+from ...flink.fit.overrides import EVERYWHERE, Overrides
+from ...flink.fit.words import IF_CPU_BOUND, note_of
 from ...flink.http.client import Answers, RestClient, number
-from ...flink.importing import Imported, check_shape, import_scenario, note_on_missing
+from ...flink.importing import Imported, check_shape, import_scenario, missing_paths
 from ...flink.read.job import ended_job, read_ended, read_job, unchanged
 from ...flink.read.measurements import Measured, measured, read_checkpoints
 from ...flink.read.sampling import SubtaskSamples, totals
@@ -187,8 +187,7 @@ def _diagnose_ended(
         ]
         for vertex in job.vertices
     }
-    notes: list[str] = []
-    scenario = fit_scenario(job, samples, NOT_JUDGED, notes)
+    scenario, remarks = fit_scenario(job, samples, NOT_JUDGED)
     shown = measured(client.url, job, samples, read_checkpoints(client, job))
     steady = msgspec.structs.replace(shown.steady, from_s=0.0, to_s=round(job.age_s, 2))
     about = ["The job has ended: its metrics are gone, and only the counters of each subtask are left."]
@@ -198,5 +197,6 @@ def _diagnose_ended(
         about.append("The options of the cluster are not reported; assuming Flink's defaults.")
     if not shown.checkpoints:
         about.append("The cluster keeps no completed checkpoint, so delays are unknown.")
-    notes = [_note(note, wording) for note in dict.fromkeys([*about, *notes])] + note_on_missing(client)
+    notes = [_note(note, wording) for note in dict.fromkeys([*about, *map(note_of, remarks)])]
+    notes += map(note_of, missing_paths(client))
     return _diagnosis(shown, observation_of(scenario, steady, shown.checkpoints), latency_s, notes)

@@ -33,7 +33,8 @@ from ...base.optional_figures import middle, quotient, total
 from ..read.cores_in_use import Host
 from ..read.job import FlinkJob, FlinkVertex
 from ..read.sampling import Samples, SubtaskSamples
-from .job_options import Overrides, of_vertex
+from .overrides import Overrides, of_vertex
+from .remarks import Remark, Remarks
 
 BURN = "burn"
 """The service mode for CPU-bound work."""
@@ -282,3 +283,37 @@ def _tasks_by_manager(job: FlinkJob, samples: Samples, modes: Mapping[str, str])
             )
             tasks.setdefault(str(manager), []).append(task)
     return tasks
+
+
+def core_remarks(burning: Burning) -> Remarks:
+    """Return the assumptions about the work of tasks, for each machine on which the service mode matters."""
+    remarks: Remarks = ()
+    for use in burning.uses:
+        if tasks := use.burning(burning.vertices):
+            remarks += _on_burning(use, tasks)
+        elif use in burning.in_doubt:
+            remarks += (Remark(_doubt(use), ", ".join(use.host.managers), {"use": use}),)
+    return remarks
+
+
+def _on_burning(use: CoreUse, tasks: Sequence[Task]) -> Remarks:
+    where, reporting = ", ".join(use.host.managers), [task for task in tasks if task.reports]
+    elsewhere = "cpu_bound_by_override" if all(task.mode == BURN for task in tasks) else "cpu_bound_elsewhere"
+    share = share_with_core(reporting, use.cores) if reporting else None
+    kind = "cpu_bound" if use.burns else elsewhere
+    remarks = [Remark(kind, where, {"use": use, "core_share": share})]
+    if len(reporting) < len(tasks):
+        counts = {"silent": len(tasks) - len(reporting), "tasks": len(tasks)}
+        remarks.append(Remark("whole_core_assumed", where, counts))
+    if use.cores == inf:
+        remarks.append(Remark("cores_unreported", where))
+    return tuple(remarks)
+
+
+def _doubt(use: CoreUse) -> str:
+    """Return the kind of the remark on a machine where it is unknown whether work is CPU-bound."""
+    if use.host.cores_in_use is None:
+        return "use_of_cores_unreported"
+    if use.used is None:
+        return "cores_used_by_others"
+    return "waits_for_cores_unknown" if use.cores == inf else "user_of_cores_unknown"

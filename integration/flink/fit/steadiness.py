@@ -27,10 +27,10 @@ from typing import NamedTuple
 
 from netstack import CheckpointResult, GeneratorSpec, Scenario
 
-from ...base.number_text import milliseconds
 from ...base.optional_figures import complete, pair_slopes
 from ..read.job import FlinkJob, FlinkVertex
 from ..read.sampling import Samples, account_s, passed_s
+from .remarks import Remark, Remarks
 from .subtask_loads import aligned_start_delays
 
 _MOVES = 0.1
@@ -75,11 +75,6 @@ class Movement(NamedTuple):
 
     share: float
     seconds: float
-
-    def __str__(self) -> str:
-        done = "rose" if self.share > 0 else "fell"
-        per_s = 100 * abs(self.share) / self.seconds
-        return f"{done} by {100 * abs(self.share):.0f} % in {self.seconds:.0f} s ({per_s:.2g} % per second)"
 
 
 def movement(points: Sequence[tuple[float, float]]) -> Movement | None:
@@ -190,8 +185,8 @@ def wait_levels(points: Sequence[tuple[float, float]]) -> Levels | None:
 
 def unsteady(
     job: FlinkJob, samples: Samples, checkpoints: Sequence[CheckpointResult], scenario: Scenario
-) -> list[str]:
-    """Return lines about costs, rates and queues that changed while the job was read.
+) -> Remarks:
+    """Return remarks on costs, rates and queues that changed while the job was read.
 
     Vertices behind windows or bursts that come only a few times in the time watched are not judged. A firing
     window makes barriers wait, and the scenario has its firings, so waits of such a job may differ.
@@ -203,7 +198,7 @@ def unsteady(
         if fitted.emit_every_s
     }
     judged = [vertex for vertex in job.vertices if vertex.id not in uneven]
-    costs: list[str] = []
+    costs: list[Remark] = []
     rates: dict[str, Movement] = {}
     waits: dict[str, Movement] = {}
     rate_alternates: dict[str, Levels] = {}
@@ -216,10 +211,7 @@ def unsteady(
             and vertex.id not in fires
             and (cost := cost_levels(intervals, vertex.parallelism)) is not None
         ):
-            costs.append(
-                f"{name}: the cost of a record changed between {_cost(cost.low)} and {_cost(cost.high)} "
-                f"while the job was read ({cost.samples} samples); {_MEAN_ASSUMED}"
-            )
+            costs.append(Remark("cost_alternated", name, {"change": cost, "others": []}))
         if (found := movement([(each.at_s, each.per_s) for each in intervals])) is not None:
             rates[name] = found
         elif not job.inputs(vertex) and (between := rate_levels(intervals)) is not None:
@@ -231,43 +223,23 @@ def unsteady(
             waits[name] = found
         elif not (uneven or fires) and (between := wait_levels(delays)) is not None:
             wait_alternates[name] = between
-    lines = list(costs)
+    remarks = costs
     if rates:
-        name, found = next(iter(rates.items()))
-        lines.append(f"The rate of {name} {found}{_with_it(rates)}; predictions hold for this moment.")
+        remarks.append(_of_first("rate_changed", rates))
     elif rate_alternates and not costs:
-        name, between = next(iter(rate_alternates.items()))
-        lines.append(
-            f"The rate of {name} changed between {between.low:,.0f} and {between.high:,.0f} records/s while "
-            f"the job was read ({between.samples} samples){_with_it(rate_alternates)}; {_MEAN_ASSUMED}"
-        )
+        remarks.append(_of_first("rate_alternated", rate_alternates))
     if waits:
-        name, found = next(iter(waits.items()))
-        done = "grew" if found.share > 0 else "shrank"
-        lines.append(
-            f"The queue before {name} {done}: the wait of its barriers {found}{_with_it(waits)}; predictions "
-            "hold for this moment."
-        )
+        grew = next(iter(waits.values())).share > 0
+        remarks.append(_of_first("queue_grew" if grew else "queue_shrank", waits))
     elif wait_alternates:
-        name, between = next(iter(wait_alternates.items()))
-        lines.append(
-            f"The queue before {name} grew and shrank: its barriers waited between "
-            f"{milliseconds(between.low)} and {milliseconds(between.high)} in the last {between.samples} "
-            f"checkpoints{_with_it(wait_alternates)}; {_MEAN_ASSUMED}"
-        )
-    return lines
+        remarks.append(_of_first("queue_alternated", wait_alternates))
+    return tuple(remarks)
 
 
-_MEAN_ASSUMED = "the emulation assumes the mean, so its figures are for a steady load."
-
-
-def _cost(seconds: float) -> str:
-    return f"{1e3 * seconds:.1f} ms" if seconds >= 1e-3 else f"{1e6 * seconds:.3g} us"
-
-
-def _with_it(moving: Mapping[str, object]) -> str:
-    others = list(moving)[1:]
-    return f", and that of {', '.join(others)} changed with it" if others else ""
+def _of_first(kind: str, changes: Mapping[str, Movement | Levels]) -> Remark:
+    """Return a remark on the first vertex that changed, with the names of the others."""
+    (first, *others), change = changes, next(iter(changes.values()))
+    return Remark(kind, first, {"change": change, "others": others})
 
 
 def _uneven(job: FlinkJob, samples: Samples, scenario: Scenario) -> set[str]:

@@ -12,21 +12,17 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Literal, get_args
 
 from buffers import InsufficientBuffers
 from netstack import InputError, JobFailedError, Scenario
 
-from ...base.errors import Note, Parameter
-from ...base.number_text import NOTHING
 from ...base.optional_figures import total
 from ...runs.emulating import emulate
 from ...runs.reference_comparison import Row, compare
-from ..read.job import CHAIN, FlinkVertex
+from ..read.job import CHAIN, FlinkJob, FlinkVertex
 from ..read.measurements import Measured, reference_of
-
-InputKind = Literal["union", "join"]
-INPUT_KINDS: tuple[InputKind, ...] = get_args(InputKind)
+from .overrides import InputKind, Overrides, of_vertex
+from .remarks import Noted, Remark, Remarks
 
 _OF_ONE_INPUT = frozenset(
     {
@@ -97,20 +93,30 @@ def kind_by_name(vertex: FlinkVertex) -> InputKind | None:
     return "join" if _SQL_OF_SEVERAL_INPUTS.fullmatch(of_sql[1]) else "union"
 
 
-def kind_note(name: str, exchanges: int, kind: InputKind, why: str) -> Note:
-    """Return the note on the assumed kind of a vertex's inputs, with the option for the other kind."""
-    other: InputKind = "union" if kind == "join" else "join"
-    text = f"{name} reads {exchanges} exchanges; assuming a {kind}{why}."
-    return Note(text, Parameter("inputs", other, of=name))
+def input_kinds(job: FlinkJob, given: Overrides) -> dict[str, InputKind | None]:
+    """Return the kind of the inputs of each vertex that reads several exchanges, by its name.
+
+    The override decides, then the name of the vertex's first operator. None: neither does.
+    """
+    kinds: dict[str, InputKind | None] = {}
+    for vertex in job.vertices:
+        if len(job.inputs(vertex)) > 1:
+            name = job.names[vertex.id]
+            kinds[name] = of_vertex(given.inputs, name) or kind_by_name(vertex)
+    return kinds
+
+
+def kind_remark(name: str, exchanges: int, kind: InputKind, why: str, **evidence: object) -> Remark:
+    """Return the remark on the assumed kind of a vertex's inputs. `why` is a key of the module of words."""
+    return Remark(kind, name, {"exchanges": exchanges, "why": why, **evidence})
 
 
 def with_input_kinds(
     scenario: Scenario,
     undecided: Sequence[str],
     shown: Measured,
-    notes: list[str],
     emulating: Callable[[float, float], None] = lambda done, total: None,
-) -> Scenario:
+) -> Noted[Scenario]:
     """Return the scenario with a union for each vertex where it is nearer to the figures that Flink reports.
 
     The same scenario and figures give the same result.
@@ -119,7 +125,6 @@ def with_input_kinds(
         scenario: Scenario in which the undecided vertices read the inputs of a join.
         undecided: Names of the vertices that may be either.
         shown: Figures of the job.
-        notes: Gets a line for each undecided vertex.
         emulating: Called with the seconds emulated so far, and all seconds.
     """
     short = _shortened(scenario, shown)
@@ -134,27 +139,26 @@ def with_input_kinds(
         return rows
 
     present = rows_of(short) if compared else None
+    remarks: Remarks = ()
     for name in undecided:
         exchanges = sum(edge.target == name for edge in scenario.edges)
-        if name not in compared:
-            why = ", since emulating both takes too long"
-            notes.append(kind_note(name, exchanges, "join", why))
-            continue
         union = _with_union(short, name)
-        rows = None if present is None else rows_of(union)
+        rows = rows_of(union) if present is not None and name in compared else None
         if present is None or rows is None:
-            notes.append(kind_note(name, exchanges, "join", ", since emulations of both cannot be compared"))
+            why = "not_comparable" if name in compared else "too_long"
+            remarks += (kind_remark(name, exchanges, "join", why),)
             continue
         off_join, off_union = sum(map(_off, present)), sum(map(_off, rows))
         nearer, clearly = off_join - off_union, max(_NEARER, _NEARER_SHARE * off_join)
         kind: InputKind = "union" if nearer >= clearly else "join"
-        why = f", which is nearer to what Flink reports ({_evidence(kind, join=present, union=rows)})"
         if abs(nearer) < clearly:
-            why = ", since a union has about the same effect"
-        notes.append(kind_note(name, exchanges, kind, why))
+            remarks += (kind_remark(name, exchanges, kind, "alike"),)
+        else:
+            decisive = _evidence(kind, join=present, union=rows)
+            remarks += (kind_remark(name, exchanges, kind, "nearer", rows=decisive),)
         if kind == "union":
             short, present, scenario = union, rows, _with_union(scenario, name)
-    return scenario
+    return Noted(scenario, remarks)
 
 
 def _shortened(scenario: Scenario, shown: Measured) -> Scenario:
@@ -194,18 +198,7 @@ def _off(row: Row) -> float:
     return min(_MOST_OFF, difference / row.tolerance) if row.tolerance else 0.0
 
 
-def _evidence(kind: InputKind, join: Sequence[Row], union: Sequence[Row]) -> str:
-    """Return the figure that speaks most for this kind, as a text."""
+def _evidence(kind: InputKind, join: Sequence[Row], union: Sequence[Row]) -> tuple[Row, Row]:
+    """Return the figure that speaks most for this kind, emulated as a join and as a union."""
     sign = 1.0 if kind == "union" else -1.0
-    of_join, of_union = max(
-        zip(join, union, strict=True), key=lambda pair: sign * (_off(pair[0]) - _off(pair[1]))
-    )
-    values = [
-        NOTHING if value is None else f"{value.median:.0f}"
-        for value in (of_join.flink, of_union.ours, of_join.ours)
-    ]
-    of = f" of {of_join.vertex}" if of_join.vertex else ""
-    return (
-        f"{of_join.quantity}{of}: {values[0]} {of_join.unit}; "
-        f"emulated as a union {values[1]}, as a join {values[2]}"
-    )
+    return max(zip(join, union, strict=True), key=lambda pair: sign * (_off(pair[0]) - _off(pair[1])))

@@ -19,8 +19,15 @@ from hypothesis import strategies as st
 from integration.advise.diagnose.flink_job import diagnose_job
 from integration.cli.app import main
 from integration.flink import Imported, Overrides, Recorder, Recording, import_scenario
-from integration.flink.fit.core_notes import core_notes
-from integration.flink.fit.processor_time import Burning, Task, burning_of, share_with_core, shares_of_core
+from integration.flink.fit.processor_time import (
+    Burning,
+    Task,
+    burning_of,
+    core_remarks,
+    share_with_core,
+    shares_of_core,
+)
+from integration.flink.fit.words import note_of
 from integration.flink.http.client import Refused, RestClient
 from integration.flink.read.cores_in_use import CPU_LOAD, CPU_TIME, Host, Processors
 from integration.flink.read.job import FlinkEdge, FlinkJob, FlinkVertex, host_of
@@ -86,7 +93,7 @@ def read(
     """Return the estimate from the use of machines, and its notes."""
     samples = {"source": [*map(task, source)], "work": [*map(task, work)], "sink": [*map(task, sink)]}
     burning = burning_of(job or JOB, samples, hosts, given or Overrides())
-    return burning, list(core_notes(burning))
+    return burning, list(map(note_of, core_remarks(burning)))
 
 
 def with_places(**managers: tuple[str | None, ...]) -> FlinkJob:

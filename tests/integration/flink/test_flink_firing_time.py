@@ -2,7 +2,8 @@
 
 import pytest
 
-from integration.flink.fit.fit_scenario import by_event_time
+from integration.flink.fit.event_time import by_event_time
+from integration.flink.fit.words import note_of
 from integration.flink.read.sampling import SubtaskSamples
 from netstack import GeneratorSpec, Vertex
 from tests.integration.flink.test_flink_flows import edge_to, job, samples
@@ -48,8 +49,10 @@ def read(
         )
         for vertex in SHAPE.vertices
     ]
-    said = [] if notes is None else notes
-    return {vertex.name: vertex for vertex in by_event_time(SHAPE, seen(**changes), vertices, said)}
+    fitted, remarks = by_event_time(SHAPE, seen(**changes), vertices)
+    if notes is not None:
+        notes += map(note_of, remarks)
+    return {vertex.name: vertex for vertex in fitted}
 
 
 def disorder_s(vertices: dict[str, Vertex]) -> list[float | None]:

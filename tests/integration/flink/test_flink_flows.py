@@ -5,12 +5,14 @@ from collections.abc import Sequence
 
 import pytest
 
+from integration.flink.fit.edges import edges_of
 from integration.flink.fit.exchange_flows import Firings, JobFlows, window_s
-from integration.flink.fit.fit_scenario import COSTS, VertexReader, edges_of
-from integration.flink.fit.job_options import EVERYWHERE, Overrides
+from integration.flink.fit.overrides import EVERYWHERE, Overrides
 from integration.flink.fit.subtask_loads import queue_growth
+from integration.flink.fit.vertices import COSTS, Evidence, fit_vertices
+from integration.flink.fit.words import note_of
 from integration.flink.read.job import FlinkEdge, FlinkJob, FlinkVertex
-from integration.flink.read.sampling import SubtaskSamples, stands_still
+from integration.flink.read.sampling import SubtaskSamples, stands_still, without_repeats
 from netstack import CheckpointResult, GeneratorSpec, NetworkConfig, Vertex, VertexCheckpoint
 
 RECORDS = Overrides(record_bytes={EVERYWHERE: 100})
@@ -39,8 +41,17 @@ def vertices_of(
     """What an import makes of the vertices of a job; `notes` gets what it says of them."""
     said = [] if notes is None else notes
     flows = JobFlows(shape, seen)
-    reader = VertexReader(shape, NetworkConfig(), seen, flows, given, said, checkpoints)
-    return {vertex.name: vertex for vertex in reader.vertices()}
+    evidence = Evidence(
+        job=shape,
+        config=NetworkConfig(),
+        samples=without_repeats(seen),
+        flows=flows,
+        given=given,
+        checkpoints=checkpoints,
+    )
+    vertices, remarks = fit_vertices(evidence)
+    said += map(note_of, remarks)
+    return {vertex.name: vertex for vertex in vertices}
 
 
 def generator(vertices: dict[str, Vertex]) -> GeneratorSpec:
@@ -367,8 +378,8 @@ def test_a_union_is_told_from_a_join_where_a_name_tells(operator, inputs):
         name: [samples(*grown(field, 100))]
         for name, field in (("clicks", "records_out"), ("views", "records_out"), (operator, "records_in"))
     }
-    notes: list[str] = []
-    edges = edges_of(shape, JobFlows(shape, seen), notes)
+    edges, remarks = edges_of(shape, JobFlows(shape, seen))
+    notes = [note_of(remark) for remark in remarks]
     assert [edge.input for edge in edges] == inputs
     kind = "union" if inputs == [0, 0] else "join"
     by_name = f" reads 2 exchanges; assuming a {kind}, as its name says."
@@ -658,7 +669,7 @@ def test_broadcast_records_do_not_even_out_the_shares_of_keyed_ones() -> None:
         "check": [samples(*grown("records_in", 100.0 + keyed)) for keyed in (150.0, 50.0)],
     }
     flows = JobFlows(shape, seen)
-    (keyed,) = (edge for edge in edges_of(shape, flows, []) if edge.source == "events")
+    (keyed,) = (edge for edge in edges_of(shape, flows).value if edge.source == "events")
     assert keyed.shares == pytest.approx((0.75, 0.25), abs=0.001)
 
 
@@ -671,15 +682,15 @@ def test_broadcast_records_cost_nothing_and_all_busy_time_goes_to_the_others() -
     }
     check = vertices_of(shape, seen)["check"]
     assert (check.service[0][1], check.service_skew) == (pytest.approx(0.002, rel=0.02), (1.0,))
-    notes: list[str] = []
-    services = {edge.source: edge.service for edge in edges_of(shape, JobFlows(shape, seen), notes)}
+    edges, remarks = edges_of(shape, JobFlows(shape, seen))
+    services = {edge.source: edge.service for edge in edges}
     assert services == {"rules": ((0.0, 0.0),), "events": None}
     assert any(
         "the cost of a broadcast record of rules is not reported; assuming that it takes no time" in note
-        for note in notes
+        for note in map(note_of, remarks)
     )
     only = job(edge_to("rules", "check", "BROADCAST"), parallelism=2)
-    assert edges_of(only, JobFlows(only, seen), [])[0].service is None
+    assert edges_of(only, JobFlows(only, seen)).value[0].service is None
 
 
 def test_subtasks_that_get_records_in_turns_and_never_idle_read_equally_many() -> None:

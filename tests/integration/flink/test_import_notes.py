@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import pickle
+import re
 from collections.abc import Iterator
+from pathlib import Path
 from typing import get_args
 
 import pytest
@@ -13,6 +15,7 @@ from integration.base.errors import FlinkRestError, Note, Parameter, ParameterNa
 from integration.cli.app import app
 from integration.cli.option_names import IMPORT, option_for, problems_of, run_command, with_options
 from integration.flink import Access, Overrides
+from integration.flink.fit import words
 
 NOTE = Note("source: too little.", Parameter("rate", 100, of="source"), advice="Wait, or use {}.")
 
@@ -53,6 +56,15 @@ def test_a_note_names_parameters_and_the_command_line_options() -> None:
     assert with_options(NOTE) == "source: too little. Wait, or use --rate source:100."
     assert with_options("as it is {}") == "as it is {}"
     assert Note("{}", Parameter("job")) == "{} Set job to override."
+
+
+def test_every_remark_has_a_sentence_and_every_sentence_a_remark() -> None:
+    folder = Path(words.__file__).parent.parent
+    sources = [file.read_text() for file in folder.rglob("*.py") if file.name != "words.py"]
+    made = {kind for source in sources for kind in re.findall(r'Remark\("(\w+)"', source)}
+    named = {name for source in sources for name in re.findall(r'"(\w+)"', source)}
+    assert len(made) > 20
+    assert made <= set(words.SENTENCES) <= named
 
 
 def test_an_error_keeps_its_notes() -> None:

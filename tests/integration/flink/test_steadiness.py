@@ -8,10 +8,12 @@ from typing import Any, cast
 
 import pytest
 
-from integration.base.errors import FlinkRestError
+from integration.base.errors import FlinkRestError, Note
 from integration.flink import import_scenario
-from integration.flink.fit.job_options import EVERYWHERE, Overrides
+from integration.flink.fit.overrides import EVERYWHERE, Overrides
+from integration.flink.fit.remarks import Remark
 from integration.flink.fit.steadiness import movement, unsteady
+from integration.flink.fit.words import note_of
 from integration.flink.http.client import RestClient
 from integration.flink.read.job import FlinkJob
 from integration.flink.read.sampling import Round, SubtaskSamples, check_all_go_on
@@ -59,6 +61,11 @@ def samples(source: Sequence[float], others: Sequence[float]) -> dict[str, list[
     }
 
 
+def changes(*measured: Any) -> list[Note]:
+    """The sentences on what changed."""
+    return list(map(note_of, unsteady(SHAPE, *measured)))
+
+
 def waiting(delays_ms: Sequence[float]) -> list[CheckpointResult]:
     """Checkpoints whose barriers wait for so long before the map."""
     return [
@@ -86,7 +93,8 @@ def waiting(delays_ms: Sequence[float]) -> list[CheckpointResult]:
     ],
 )
 def test_a_change_that_stands_out_is_found(values, text):
-    assert str(movement(at_times(values))).startswith(text)
+    remark = Remark("rate_changed", "source", {"change": movement(at_times(values)), "others": []})
+    assert note_of(remark).startswith(f"The rate of source {text}")
 
 
 @pytest.mark.parametrize(
@@ -107,7 +115,7 @@ def test_noise_and_small_changes_are_not(values):
 
 
 def test_the_vertices_whose_rates_change_are_named():
-    lines = unsteady(SHAPE, samples(RAMP, RAMP), (), FITTED)
+    lines = changes(samples(RAMP, RAMP), (), FITTED)
     assert lines == [
         "The rate of source rose by 20 % in 20 s (1 % per second), and that of map, sink changed with it; "
         "predictions hold for this moment."
@@ -116,7 +124,7 @@ def test_the_vertices_whose_rates_change_are_named():
 
 def test_a_queue_that_grows_is_named():
     delays = [500 + 25 * number for number in range(10)]
-    lines = unsteady(SHAPE, samples([100.0] * 11, [100.0] * 11), waiting(delays), FITTED)
+    lines = changes(samples([100.0] * 11, [100.0] * 11), waiting(delays), FITTED)
     assert lines == [
         "The queue before map grew: the wait of its barriers rose by 45 % in 18 s (2.5 % per second); "
         "predictions hold for this moment."
@@ -125,7 +133,7 @@ def test_a_queue_that_grows_is_named():
 
 def test_waits_too_short_to_matter_are_not_judged():
     delays = [5 + number for number in range(10)]
-    assert unsteady(SHAPE, samples([100.0] * 11, [100.0] * 11), waiting(delays), FITTED) == []
+    assert changes(samples([100.0] * 11, [100.0] * 11), waiting(delays), FITTED) == []
 
 
 ALTERNATING_MS = [1.0] * 4 + [4.0] * 4 + [1.0] * 3
@@ -146,7 +154,7 @@ def busy(costs_ms: Sequence[float]) -> list[SubtaskSamples]:
 
 def test_a_cost_that_alternates_is_named_with_both_levels():
     seen = samples([100.0] * 11, [100.0] * 11) | {"map": busy(ALTERNATING_MS)}
-    assert unsteady(SHAPE, seen, (), FITTED) == [
+    assert changes(seen, (), FITTED) == [
         "map: the cost of a record changed between 1.0 ms and 4.0 ms while the job was read (11 samples); "
         + MEAN_ASSUMED
     ]
@@ -163,11 +171,11 @@ def test_a_cost_that_alternates_is_named_with_both_levels():
 )
 def test_costs_within_their_sampling_errors_are_steady(costs_ms):
     seen = samples([100.0] * 11, [100.0] * 11) | {"map": busy(costs_ms)}
-    assert unsteady(SHAPE, seen, (), FITTED) == []
+    assert changes(seen, (), FITTED) == []
 
 
 def test_a_rate_of_a_source_that_alternates_is_named():
-    lines = unsteady(SHAPE, samples([100.0] * 4 + [400.0] * 4 + [100.0] * 3, [100.0] * 11), (), FITTED)
+    lines = changes(samples([100.0] * 4 + [400.0] * 4 + [100.0] * 3, [100.0] * 11), (), FITTED)
     assert lines == [
         "The rate of source changed between 100 and 400 records/s while the job was read (11 samples); "
         + MEAN_ASSUMED
@@ -176,19 +184,19 @@ def test_a_rate_of_a_source_that_alternates_is_named():
 
 def test_waits_that_alternate_are_named_also_if_the_metrics_show_nothing():
     delays = [500, 2000, 2100, 520, 490, 2050, 1900, 480, 510, 2000]
-    lines = unsteady(SHAPE, samples([100.0] * 3, [100.0] * 3), waiting(delays), FITTED)
+    lines = changes(samples([100.0] * 3, [100.0] * 3), waiting(delays), FITTED)
     assert lines == [
         "The queue before map grew and shrank: its barriers waited between 480 ms and 2.10 s in the last "
         "10 checkpoints; " + MEAN_ASSUMED
     ]
-    assert unsteady(SHAPE, samples([100.0] * 3, [100.0] * 3), waiting([500] * 9 + [2000]), FITTED) == []
+    assert changes(samples([100.0] * 3, [100.0] * 3), waiting([500] * 9 + [2000]), FITTED) == []
 
 
 def test_waits_for_windows_that_fire_rarely_are_not_judged():
     source, window, sink = FITTED.vertices
     windowed = replace(FITTED, vertices=(source, replace(window, emit_every_s=10.0), sink))
     seen = samples([100.0] * 3, [100.0] * 3)
-    assert unsteady(SHAPE, seen, waiting([500, 2000] * 5), windowed) == []
+    assert changes(seen, waiting([500, 2000] * 5), windowed) == []
 
 
 def test_an_import_notes_a_cost_that_alternates():
@@ -211,7 +219,7 @@ def test_an_import_notes_a_cost_that_alternates():
 def test_what_fires_rarely_is_not_judged():
     source, window, sink = FITTED.vertices
     windowed = replace(FITTED, vertices=(source, replace(window, emit_every_s=10.0), sink))
-    lines = unsteady(SHAPE, samples([100.0] * 11, RAMP), (), windowed)
+    lines = changes(samples([100.0] * 11, RAMP), (), windowed)
     assert lines == [
         "The rate of map rose by 20 % in 20 s (1 % per second); predictions hold for this moment."
     ]

@@ -8,10 +8,11 @@ import pytest
 from integration.base.errors import FlinkRestError, UsageError
 from integration.cli.running_job_options import ReadingOptions
 from integration.flink import import_scenario
+from integration.flink.fit.edges import edges_of
 from integration.flink.fit.exchange_flows import JobFlows
-from integration.flink.fit.fit_scenario import edges_of
-from integration.flink.fit.job_options import EVERYWHERE, Overrides, check_names, input_kinds
-from integration.flink.fit.union_or_join import kind_by_name, with_input_kinds
+from integration.flink.fit.overrides import EVERYWHERE, Overrides, check_names
+from integration.flink.fit.union_or_join import input_kinds, kind_by_name, with_input_kinds
+from integration.flink.fit.words import note_of
 from integration.flink.read.job import FlinkVertex
 from integration.flink.read.measurements import Measured
 from netstack import Edge, GeneratorSpec, NetworkConfig, Scenario, Vertex, emulate
@@ -78,36 +79,33 @@ def test_names_that_flink_gives_tell_a_union_from_a_join(name, kind):
 
 @pytest.mark.parametrize(("truth", "kind"), [(UNION, "union"), (JOIN, "join")])
 def test_the_kind_whose_emulation_is_nearer_is_taken(truth, kind):
-    notes: list[str] = []
     calls: list[tuple[float, float]] = []
-    found = with_input_kinds(JOIN, ["parse"], shown(truth), notes, lambda *call: calls.append(call))
+    found, remarks = with_input_kinds(JOIN, ["parse"], shown(truth), lambda *call: calls.append(call))
     assert inputs(found) == inputs(truth)
     assert found.duration_s == JOIN.duration_s
     other = {"union": "join", "join": "union"}[kind]
-    assert len(notes) == 1
-    assert notes[0].startswith(
+    (note,) = map(note_of, remarks)
+    assert note.startswith(
         f"parse reads 2 exchanges; assuming a {kind}, which is nearer to what Flink reports ("
     )
-    assert notes[0].endswith(f"). Set inputs={{'parse': '{other}'}} to override.")
+    assert note.endswith(f"). Set inputs={{'parse': '{other}'}} to override.")
     assert calls[0] == (0.0, 40.0)
     assert calls[-1] == (40.0, 40.0)
     assert calls == sorted(calls)
 
 
 def test_the_note_has_the_figure_that_decides():
-    notes: list[str] = []
-    with_input_kinds(JOIN, ["parse"], shown(UNION), notes)
-    assert "mean start delay of parse" in notes[0]
-    assert "; emulated as a union " in notes[0]
+    (remark,) = with_input_kinds(JOIN, ["parse"], shown(UNION)).remarks
+    assert "mean start delay of parse" in note_of(remark)
+    assert "; emulated as a union " in note_of(remark)
 
 
 def test_without_a_difference_it_is_a_join():
     idle = replace(JOIN.vertices[0], source=GeneratorSpec(record_bytes=2000, rates=(50.0,)))
     quiet = replace(JOIN, vertices=(idle, *JOIN.vertices[1:]))
-    notes: list[str] = []
-    found = with_input_kinds(quiet, ["parse"], shown(quiet), notes)
+    found, remarks = with_input_kinds(quiet, ["parse"], shown(quiet))
     assert inputs(found) == [0, 1]
-    assert notes == [
+    assert list(map(note_of, remarks)) == [
         "parse reads 2 exchanges; assuming a join, since a union has about the same effect. "
         "Set inputs={'parse': 'union'} to override."
     ]
@@ -129,26 +127,25 @@ def test_a_difference_counts_by_tolerances_and_by_the_distance_of_both(
         return [row, row]
 
     monkeypatch.setattr("integration.flink.fit.union_or_join._rows", rows)
-    decided = with_input_kinds(JOIN, ["parse"], shown(UNION), [])
-    assert inputs(decided) == ([0, 0] if kind == "union" else [0, 1])
+    decided = with_input_kinds(JOIN, ["parse"], shown(UNION))
+    assert inputs(decided.value) == ([0, 0] if kind == "union" else [0, 1])
 
 
 def test_a_job_that_takes_too_long_to_emulate_is_not_emulated(monkeypatch):
     monkeypatch.setattr("integration.flink.fit.union_or_join._MOST_RECORDS", 1000)
-    notes: list[str] = []
     figures = shown(UNION)
     monkeypatch.setattr("integration.flink.fit.union_or_join.emulate", None)
-    found = with_input_kinds(JOIN, ["parse"], figures, notes)
+    found, (remark,) = with_input_kinds(JOIN, ["parse"], figures)
     assert inputs(found) == [0, 1]
-    assert "assuming a join, since emulating both takes too long." in notes[0]
+    assert "assuming a join, since emulating both takes too long." in note_of(remark)
 
 
 def test_a_job_that_cannot_be_emulated_is_read_as_a_join():
     figures = shown(UNION)
     small = replace(JOIN, config=replace(JOIN.config, network_memory_max_bytes=1 << 15))
-    notes: list[str] = []
-    assert inputs(with_input_kinds(small, ["parse"], figures, notes)) == [0, 1]
-    assert "assuming a join, since emulations of both cannot be compared." in notes[0]
+    found, (remark,) = with_input_kinds(small, ["parse"], figures)
+    assert inputs(found) == [0, 1]
+    assert "assuming a join, since emulations of both cannot be compared." in note_of(remark)
 
 
 @pytest.mark.long
@@ -183,9 +180,9 @@ def test_an_override_decides_first(given, numbers):
         for name, field in (("clicks", "records_out"), ("views", "records_out"), ("parse", "records_in"))
     }
     overrides = Overrides(inputs=given)
-    notes: list[str] = []
-    assert [edge.input for edge in edges_of(shape, JobFlows(shape, seen), notes, overrides)] == numbers
-    assert notes == []
+    edges, remarks = edges_of(shape, JobFlows(shape, seen), overrides)
+    assert [edge.input for edge in edges] == numbers
+    assert remarks == ()
     assert input_kinds(shape, overrides) == {"parse": next(iter(given.values()), None)}
 
 

@@ -1,0 +1,244 @@
+"""Sentences for the remarks of an import."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from math import inf
+from typing import Any
+
+from ...base.errors import Note, Parameter
+from ...base.number_text import NOTHING, milliseconds
+from ...runs.reference_comparison import Row
+from .remarks import Remark
+
+IF_CPU_BOUND = Parameter("service_mode", "burn", of="")
+"""Override of all vertices that a note advises if it is unknown whether work is CPU-bound."""
+
+MISSING = frozenset({"size_unknown", "rate_unknown", "cost_unknown", "busy_time_unreported"})
+"""Kinds of remarks without whose parameter there is no scenario."""
+
+_COSTS = "{figures}{had_core}. The costs are processor time, including any other use of the cores."
+_WAITS = "; assuming that the work of tasks is not CPU-bound, but waits (for example for I/O)."
+_STEADY = "{with_it}; the emulation assumes the mean, so its figures are for a steady load."
+_NOW = " {movement}{with_it}; predictions hold for this moment."
+
+SENTENCES: Mapping[str, str] = {
+    # job_options.py
+    "preset_assumed": "Assuming the defaults of {preset} for Flink {version}.",
+    "configuration_unreported": "The cluster does not report its configuration; assuming Flink's defaults.",
+    "ignored_by_flink": "{where} is configured, but Flink {version} ignores it, so it is ignored here, too.",
+    "other_shuffle_service": "The shuffle service is {factory}; assuming Flink's own.",
+    "checkpoint_settings_unreported": "The job does not report its checkpoint settings; assuming those of "
+    "the cluster.",
+    "no_checkpoints": "The job takes no periodic checkpoints.",
+    "option_unreadable": "{where}: {wrong}; assuming the default.",
+    "no_effect": "{where} has no effect unless {needed} is true; it is ignored.",
+    "begins_with_full_buffers": "In Flink 1.x, debloating begins with buffers of full size; {where} is set "
+    "accordingly.",
+    # vertices.py
+    "few_records": "{where}: fewer than {least} records were seen at subtask {subtasks}, so rates and costs "
+    "are uncertain.",
+    "firings_unseen": "{where}: its windows hardly fired while watched; using its mean output per record "
+    "since the start of the job.",
+    "none_read": "{where}: no records were seen at subtask {subtasks}; assuming the mean cost since the "
+    "start of the job.",
+    "none_emitted": "{where}: no records were seen at subtask {subtasks}; assuming {per_s:g} records/s.",
+    "size_unknown": "{where}: too little is known about its load: each subtask must have emitted at least "
+    "{least} records.",
+    "rate_unknown": "{where}: too little is known about its load: each subtask must have emitted at least "
+    "{least} records.",
+    "cost_unknown": "{where}: too little is known about its load: each subtask must have read at least "
+    "{least} records.",
+    "busy_time_unreported": "{where}: its busy time is not reported.",
+    "record_too_short": "{where}: a record has only {bytes} bytes; assuming {least}, the least that is "
+    "possible.",
+    "hardly_emits": "{where}: subtask {subtasks} emitted next to nothing; assuming {per_s:g} records/s.",
+    "hardly_reads": "{where}: subtask {subtasks} has read next to nothing; assuming the mean cost of the "
+    "others.",
+    "output_unreported": "{where}: its output is not reported; assuming one record for each record that it "
+    "reads.",
+    "no_output": "{where}: no records were seen leaving it; assuming that it emits none.",
+    "cost_varies": "{where}: the cost of a record varies, so the measured cost is uncertain by {percent:.2g} "
+    "%. Runs with different seeds use costs that differ by as much.",
+    # event_time.py
+    "watermark_lag_unreported": "{where}: the lag of its watermarks is not reported; assuming no lag.",
+    # edges.py
+    "ship_unknown": "{where} ships by {strategy}; assuming {ship}.",
+    "ship_unreported": "{where} does not report its ship strategy; assuming {ship}.",
+    "not_pipelined": "{where} is {exchange}; assuming pipelined.",
+    "broadcast_cost_unreported": "{where}: the cost of a broadcast record of {source} is not reported; "
+    "assuming that it takes no time. If it does, set the service of this edge in the scenario.",
+    "keys_by_input_unreported": "{where}: Flink does not report how many records a subtask reads from each "
+    "exchange; assuming the same distribution of keys in all.",
+    # union_or_join.py
+    "union": "{where} reads {exchanges} exchanges; assuming a union{why}.",
+    "join": "{where} reads {exchanges} exchanges; assuming a join{why}.",
+    # fit_scenario.py
+    "network_memory_unreported": "The network memory of the task managers is not reported; assuming "
+    "unlimited.",
+    "network_memory_differs": "Task managers differ in network memory; assuming that all have as little as "
+    "{where}.",
+    "network_memory_shared": "Other jobs share the network memory of {where}; assuming that this job has all "
+    "of it.",
+    # processor_time.py
+    "cpu_bound": "{where}: the work of tasks is CPU-bound" + _COSTS,
+    "cpu_bound_elsewhere": "{where}: as on the other machines, the work of tasks is CPU-bound" + _COSTS,
+    "cpu_bound_by_override": "{where}: as overridden, the work of tasks is CPU-bound" + _COSTS,
+    "whole_core_assumed": "{where}: {silent} of {tasks} tasks with CPU-bound work do not report their busy "
+    "time; assuming that each had a whole core.",
+    "cores_unreported": "{where}: the number of cores is not reported; assuming as many as the tasks need.",
+    "use_of_cores_unreported": "{where}: there are fewer cores than tasks, and it is not reported whether "
+    "the work of tasks is CPU-bound" + _WAITS,
+    "cores_used_by_others": "{where}: other tasks may run there, too, so it is unknown whether the work of "
+    "this job is CPU-bound" + _WAITS,
+    "waits_for_cores_unknown": "{where}: the number of cores is not reported, so it is unknown whether tasks "
+    "wait for one{figures}" + _WAITS,
+    "user_of_cores_unknown": "{where}: this work may have used the cores, or other work may "
+    "have{silent_tasks}{figures}" + _WAITS,
+    # steadiness.py
+    "cost_alternated": "{where}: the cost of a record changed between {low} and {high} while the job was "
+    "read ({samples} samples)" + _STEADY,
+    "rate_alternated": "The rate of {where} changed between {low} and {high} records/s while the job was "
+    "read ({samples} samples)" + _STEADY,
+    "queue_alternated": "The queue before {where} grew and shrank: its barriers waited between {low} and "
+    "{high} in the last {samples} checkpoints" + _STEADY,
+    "rate_changed": "The rate of {where}" + _NOW,
+    "queue_grew": "The queue before {where} grew: the wait of its barriers" + _NOW,
+    "queue_shrank": "The queue before {where} shrank: the wait of its barriers" + _NOW,
+    # importing.py
+    "batch": "It is a batch job; assuming a streaming job.",
+    "metrics_unchanged": "The metrics did not change while they were watched; assuming means since the start "
+    "of the job.",
+    "places_unreported": "The task managers of subtasks are not reported; assuming one for each vertex.",
+    "latency_unreported": "Latency between task managers is not reported; assuming loopback.",
+    "timeout_unreported": "A buffer timeout that the job sets itself is not reported; assuming 100 ms.",
+    "no_completed_checkpoint": "The history contains no completed checkpoint, so delays are unknown.",
+    "checkpoints_back_to_back": "Checkpoints take {taken_s:.2g} s, and the interval is {interval_s:g} s. So "
+    "channels are blocked most of the time, which misleads debloating. Delays differ by up to a fifth "
+    "between runs.",
+    "paths_missing": "The cluster does not offer {paths}, or fails to answer; their figures are unknown.",
+}
+"""The sentence of each kind of remark."""
+
+
+_OVERRIDE, _USE = "Set {} to override.", "Use {} to override."
+_CORES, _COST = Parameter("cores"), Parameter("service_s", 0.005, of="{where}")
+
+_ADVICE: Mapping[str, tuple[str, *tuple[Parameter, ...]]] = {
+    "configuration_unreported": (_USE, Parameter("options")),
+    "no_checkpoints": ("Use {} to add them.", Parameter("options", "10 s", of="{where}")),
+    "size_unknown": ("Wait, or set the missing size: {}.", Parameter("record_bytes", 1000, of="{where}")),
+    "rate_unknown": ("Wait, or set the missing rate: {}.", Parameter("rate", 100, of="{where}")),
+    "cost_unknown": ("Wait, or set the missing cost: {}.", _COST),
+    "busy_time_unreported": ("Set the cost of a record: {}.", _COST),
+    "union": (_OVERRIDE, Parameter("inputs", "join", of="{where}")),
+    "join": (_OVERRIDE, Parameter("inputs", "union", of="{where}")),
+    "network_memory_unreported": (_USE, Parameter("options", "128 mb", of="taskmanager.memory.network.max")),
+    "cores_unreported": (_OVERRIDE, _CORES),
+    "waits_for_cores_unknown": (_OVERRIDE, _CORES),
+    "latency_unreported": (_OVERRIDE, Parameter("latency_s")),
+    "timeout_unreported": (
+        _USE,
+        Parameter("options", "50 ms", of="execution.buffer-timeout.interval"),
+    ),
+    **dict.fromkeys(
+        (
+            "few_records",
+            "firings_unseen",
+            "none_read",
+            "none_emitted",
+            "no_output",
+            "cost_varies",
+            "metrics_unchanged",
+        ),
+        ("Set {} to a longer time.", Parameter("watch_s")),
+    ),
+    **dict.fromkeys(
+        ("use_of_cores_unreported", "cores_used_by_others", "user_of_cores_unknown"),
+        ("Set {} if the work is CPU-bound.", IF_CPU_BOUND),
+    ),
+    **dict.fromkeys(
+        ("cpu_bound", "cpu_bound_elsewhere", "cpu_bound_by_override"),
+        (
+            "If the work of a vertex waits and is not CPU-bound, set {}. To override the number of cores, "
+            "set {}.",
+            Parameter("service_mode", "throttle", of="VERTEX"),
+            _CORES,
+        ),
+    ),
+}
+"""The advice that follows a sentence, and the parameters that it names."""
+
+_WHY = {
+    "named": ", as its name says",
+    "too_long": ", since emulating both takes too long",
+    "not_comparable": ", since emulations of both cannot be compared",
+    "alike": ", since a union has about the same effect",
+    "nearer": ", which is nearer to what Flink reports ({evidence})",
+}
+
+
+def note_of(remark: Remark) -> Note:
+    """Return the sentence of a remark, with the parameters that override what it assumes."""
+    advice, *parameters = _ADVICE.get(remark.kind, ("",))
+    named = (each._replace(of=each.of and each.of.format(where=remark.where)) for each in parameters)
+    text = SENTENCES[remark.kind].format(where=remark.where, **_texts(remark.kind, remark.values))
+    return Note(text, *named, advice=advice)
+
+
+def _texts(kind: str, values: Mapping[str, Any]) -> dict[str, object]:
+    """Return the values of a remark as its sentence needs them."""
+    texts = dict(values)
+    for name in ("subtasks", "others"):
+        if name in values:
+            texts[name] = ", ".join(map(str, values[name]))
+    if "paths" in values:
+        first, more = values["paths"][:3], len(values["paths"]) - 3
+        texts["paths"] = ", ".join(first) + (f" and {more} more" if more > 0 else "")
+    if "why" in values:
+        texts["why"] = _WHY[values["why"]].format(evidence=_evidence(*values.get("rows", ())))
+    if "use" in values:
+        use, share = values["use"], values.get("core_share")
+        silent = f", such as that of {use.unreported} tasks that do not report their busy time"
+        texts["silent_tasks"] = silent if use.unreported else ""
+        had_core = "" if share is None else f". They had a core for {100 * share:.0f} % of their busy time"
+        texts["had_core"] = had_core
+        texts["figures"] = _figures(use)
+    if "change" in values:
+        texts |= _change(kind, values["change"])
+        texts["with_it"] = f", and that of {texts['others']} changed with it" if values["others"] else ""
+    return texts
+
+
+def _evidence(join: Row | None = None, union: Row | None = None) -> str:
+    """Return, as text, the figure that decides between a join and a union."""
+    if join is None or union is None:
+        return ""
+    figures = (join.flink, union.ours, join.ours)
+    measured, as_union, as_join = (NOTHING if each is None else f"{each.median:.0f}" for each in figures)
+    of = f" of {join.vertex}" if join.vertex else ""
+    return f"{join.quantity}{of}: {measured} {join.unit}; emulated as a union {as_union}, as a join {as_join}"
+
+
+def _figures(use: Any) -> str:
+    """Return, as text, the cores in use, their number, and the use by tasks with known busy time."""
+    if use.host.cores_in_use is None:
+        return ""
+    of = "" if use.cores == inf else f" of {use.cores:g}"
+    text = f"{use.host.cores_in_use:.2f}{of} cores in use"
+    return f" ({text}; tasks that report their busy time would use {use.would_use:.2f} if CPU-bound)"
+
+
+def _change(kind: str, change: Any) -> dict[str, str]:
+    """Return, as texts, the movement of a value or its two levels."""
+    if hasattr(change, "share"):
+        percent, seconds = 100 * abs(change.share), change.seconds
+        done = "rose" if change.share > 0 else "fell"
+        per_s = f"{percent / seconds:.2g}"
+        return {"movement": f"{done} by {percent:.0f} % in {seconds:.0f} s ({per_s} % per second)"}
+    shown = {"cost_alternated": _cost, "queue_alternated": milliseconds}.get(kind, "{:,.0f}".format)
+    return {"low": shown(change.low), "high": shown(change.high), "samples": str(change.samples)}
+
+
+def _cost(seconds: float) -> str:
+    return f"{1e3 * seconds:.1f} ms" if seconds >= 1e-3 else f"{1e6 * seconds:.3g} us"
