@@ -15,7 +15,7 @@ from ..base.errors import UsageError
 from ..base.file_kinds import FileKind
 from ..base.reading import LARGEST_CONFIGURATION, STDIN, read_user_text
 from ..flink import Access, Answers, LiveCluster, Recording
-from ..flink.http.client import read_headers
+from ..flink.http.access import read_headers
 from .accepted_kinds import require_kind
 from .arguments import HEADER, Several
 from .option_names import Sets, option_for

@@ -2,7 +2,9 @@
 
 from ..base.errors import FlinkRestError
 from .fit.overrides import Overrides
-from .http.client import Access, Answers, LiveCluster
+from .http.access import Access
+from .http.answers import Answers
+from .http.live_cluster import LiveCluster
 from .importing import Imported, import_scenario
 from .read.measurements import Measured
 from .recording import Recorder, Recording

@@ -18,7 +18,8 @@ from .fit.remarks import Remark, Remarks
 from .fit.steadiness import unsteady
 from .fit.union_or_join import input_kinds, with_input_kinds
 from .fit.words import note_of
-from .http.client import Answers, RestClient
+from .http.answers import Answers
+from .http.client import RestClient
 from .read.cores_in_use import Processors
 from .read.job import FlinkJob, JobState, read_job, read_running, unchanged
 from .read.measurements import EndedCheckpoints, Measured, measured, read_checkpoints, read_ended_checkpoints

@@ -28,7 +28,7 @@ from netstack import OPTIONS, Scenario, scenario_document
 
 from ..base.errors import FlinkRestError, Note
 from ..base.reading import LARGEST_RECORDING, read_user_file, unpacked
-from .http.client import WITH_VALUES, Answers, Refused, decode_json
+from .http.answers import WITH_VALUES, Answers, Refused, decode_json
 from .read.job import LOCAL_PATH, host_of, is_local
 from .read.measurements import Measured
 

@@ -12,7 +12,8 @@ from dataclasses import replace
 from netstack import CheckpointResult
 
 from ..base.errors import FlinkRestError, JobWentError, NotRunningError
-from .http.client import Answers, RestClient
+from .http.answers import Answers
+from .http.client import RestClient
 from .importing import Imported
 from .read.job import ENDED, RUNNING, FlinkJob, running_since_ms
 from .read.measurements import Measured, measured, read_checkpoints

@@ -18,7 +18,7 @@ from integration.advise.diagnose.flink_job import diagnose_job
 from integration.advise.lint.check import lint
 from integration.base.errors import FlinkRestError
 from integration.flink.fit.overrides import EVERYWHERE, Overrides
-from integration.flink.http.client import LiveCluster
+from integration.flink.http.live_cluster import LiveCluster
 from integration.flink.importing import import_scenario
 from integration.flink.recording import Recorder, Recording
 from netstack import OPTIONS, InputError, Scenario, scenario_document, scenario_toml

@@ -22,7 +22,8 @@ from ...base.optional_figures import complete
 from ...flink.fit.fit_scenario import fit_scenario
 from ...flink.fit.overrides import EVERYWHERE, Overrides
 from ...flink.fit.words import IF_CPU_BOUND, note_of
-from ...flink.http.client import Answers, RestClient, number
+from ...flink.http.answers import Answers, number
+from ...flink.http.client import RestClient
 from ...flink.importing import Imported, check_shape, import_scenario, missing_paths
 from ...flink.read.job import ended_job, read_ended, read_job, unchanged
 from ...flink.read.measurements import Measured, measured, read_checkpoints

@@ -29,7 +29,7 @@ from ...base.number_text import milliseconds, per_second, percent
 from ...base.optional_figures import complete, known, quotient
 from ...base.reading import LARGEST_RESULT, read_user_file
 from ...flink import Imported
-from ...flink.http.client import decode_json
+from ...flink.http.answers import decode_json
 from ..sweeps.confidence import Estimate
 from .option_changes import (
     OptionChange,

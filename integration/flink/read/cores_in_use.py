@@ -19,7 +19,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from ...base.optional_figures import complete, highest, known, middle, pair_slopes, total
-from ..http.client import RestClient, number
+from ..http.answers import number
+from ..http.client import RestClient
 from .job import LOCAL_PATH, FlinkJob, host_of, is_local, runs_other_jobs
 from .sampling import Sample, Samples, SubtaskSamples, account_s
 

@@ -23,7 +23,8 @@ from typing import Any
 from netstack import InputError
 
 from ...base.errors import FlinkRestError, Note, Parameter
-from ..http.client import RestClient, number
+from ..http.answers import number
+from ..http.client import RestClient
 
 RUNNING = "RUNNING"
 

@@ -32,7 +32,8 @@ from netstack import QuantityError, parse_flink_duration
 
 from ...base.errors import FlinkRestError
 from ...base.optional_figures import complete, middle
-from ..http.client import RestClient, number
+from ..http.answers import number
+from ..http.client import RestClient
 from .job import FlinkJob, FlinkVertex, JobState, restarted
 
 POLLS = 12

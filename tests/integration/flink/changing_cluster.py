@@ -25,7 +25,7 @@ from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
 from integration.flink import Answers
-from integration.flink.http.client import Refused
+from integration.flink.http.answers import Refused
 from tests.integration.flink.flink_cluster import Quiet, recording, serving_on_loopback
 
 BASE = "flink-2.2.1_2x2x2_1MBs_depth2_off"

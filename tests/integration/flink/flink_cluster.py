@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
-from integration.flink.http.client import Refused
+from integration.flink.http.answers import Refused
 
 RECORDINGS = Path(__file__).parents[2] / "data/flink-rest"
 NAMES = (

@@ -21,7 +21,8 @@ from integration.cli.app import main
 from integration.cli.arguments import command_line, set_arguments
 from integration.cli.cluster_access import AccessOptions
 from integration.flink import Access, FlinkRestError, LiveCluster, import_scenario
-from integration.flink.http.client import MOST_RETRIES, PAUSES_S, RestClient
+from integration.flink.http.client import RestClient
+from integration.flink.http.live_cluster import MOST_RETRIES, PAUSES_S
 from netstack import InputError
 from tests.integration.flink.flink_cluster import NAMES, ReplayedCluster, recording, serving
 from tests.integration.flink.test_flink_client import answering, sent

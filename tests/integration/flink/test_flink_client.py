@@ -10,7 +10,7 @@ from http.server import BaseHTTPRequestHandler
 import pytest
 
 from integration.base.errors import FlinkRestError
-from integration.flink.http import client
+from integration.flink.http import live_cluster
 from integration.flink.http.client import RestClient
 from tests.integration.flink.flink_cluster import Quiet, serving_on_loopback
 
@@ -144,7 +144,7 @@ def test_a_refusal_is_no_want_of_a_path():
 
 
 def test_an_answer_without_end_is_given_up(monkeypatch):
-    monkeypatch.setattr(client, "LARGEST_ANSWER", 1 << 20)
+    monkeypatch.setattr(live_cluster, "LARGEST_ANSWER", 1 << 20)
     with (
         answering(sent(b"[" + b" " * (2 << 20))) as url,
         pytest.raises(FlinkRestError, match="has more than 1 MiB"),

@@ -28,7 +28,8 @@ from integration.flink.fit.processor_time import (
     shares_of_core,
 )
 from integration.flink.fit.words import note_of
-from integration.flink.http.client import Refused, RestClient
+from integration.flink.http.answers import Refused
+from integration.flink.http.client import RestClient
 from integration.flink.read.cores_in_use import CPU_LOAD, CPU_TIME, Host, Processors
 from integration.flink.read.job import FlinkEdge, FlinkJob, FlinkVertex, host_of
 from integration.flink.read.sampling import SubtaskSamples

@@ -24,7 +24,7 @@ from integration.flink import (
     Recording,
     import_scenario,
 )
-from integration.flink.http.client import Refused
+from integration.flink.http.answers import Refused
 from integration.flink.recording import packed, without_the_cluster
 from netstack import OPTIONS, scenario_toml
 from tests.integration.flink.flink_cluster import NAMES, RECORDINGS, recording, replayed

@@ -1,0 +1,151 @@
+"""Answers of a cluster over HTTP, with retries of transient failures.
+
+No connection, or a 502, 503 or 504 of a proxy or of a job manager that is being elected, is transient.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+from urllib.parse import quote, urlsplit
+
+from ...base.errors import FlinkRestError, Note, Parameter, TooLargeError, TooManyValuesError, TransferError
+from ...base.reading import one_line
+from .access import ANONYMOUS, CREDENTIALS, Access
+from .answers import MOST_VALUES, Refused, decode_json
+from .request import Answer, fetch
+
+TIMEOUT_S = 10.0
+"""Time limit of one answer."""
+
+LARGEST_ANSWER = 64 << 20
+"""Maximum size of an answer, in bytes. Answers take kilobytes, or some megabytes for large jobs."""
+
+PAUSES_S = (0.2, 0.4, 0.8)
+"""Pauses in seconds before the retries of one request."""
+
+MOST_RETRIES = 15
+"""Maximum retries of all requests together, so that a failing cluster is not retried hundreds of times."""
+
+_TRANSIENT = frozenset({502, 503, 504})
+_SHOWN = 120
+_LOG_IN = "set {}, or {} for a token."
+
+
+class LiveCluster:
+    """Answers of a Flink cluster, or of a history server, over HTTP or HTTPS.
+
+    `url` is the address of its web interface, including the path if it is behind a proxy. The part after a
+    ``#`` or a ``?``, which names a page of the web interface, is ignored.
+
+    Raises:
+        FlinkRestError: the address is malformed, or contains a name or password.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        access: Access = ANONYMOUS,
+        *,
+        timeout_s: float = TIMEOUT_S,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self.name = url.partition("#")[0].partition("?")[0].strip().rstrip("/")
+        try:
+            parts = urlsplit(self.name)
+            right = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+        except ValueError:  # an unclosed bracket, or a port that is no number
+            right = False
+        if "@" in (self.name.partition("://")[2] or self.name).partition("/")[0]:
+            raise FlinkRestError(
+                Note(
+                    "The address contains a name or a password.", Parameter("user"), advice="Set {} instead."
+                )
+            )
+        if not right:
+            raise FlinkRestError(
+                f"{self.name}: is not an address of Flink's REST API. "
+                "Write http://HOST:8081, or name the file of a recording."
+            )
+        self._access = access
+        self._timeout_s = timeout_s
+        self._sleep = sleep
+        self._retries = MOST_RETRIES
+
+    def answer(self, path: str) -> Any | Refused:
+        """Return the answer of the cluster.
+
+        Raises:
+            FlinkRestError: there is no answer, access is denied, or the answer is not JSON.
+        """
+        answer = self._fetch(path)
+        if not 200 <= answer.status < 300:
+            return self._refusal(answer)
+        try:
+            return decode_json(answer.body, object)
+        except TooManyValuesError:
+            raise self._too_large(path, f"{MOST_VALUES:,} values") from None
+        except ValueError as error:
+            if answer.body.lstrip()[:1] == b"<":
+                text = f"{self.name}: {path}: the answer is a web page, not JSON."
+                advice = f"If it is a login page, {_LOG_IN} Otherwise check the address of Flink's REST API."
+                raise FlinkRestError(Note(text, *CREDENTIALS, advice=advice)) from None
+            raise FlinkRestError(
+                f"{self.name}: {path}: the answer is not JSON: {one_line(error)}. "
+                "Check that this is the address of Flink's REST API."
+            ) from None
+
+    def pause(self, seconds: float) -> None:
+        """Wait."""
+        self._sleep(seconds)
+
+    def clock(self) -> float:
+        """Return the time of this machine's clock."""
+        return time.monotonic()
+
+    def _fetch(self, path: str) -> Answer:
+        """Return the response; if all retries fail, the last failed response."""
+        url = self.name + quote(path, safe="/?=&,")
+        attempt = 0
+        while True:
+            is_last = attempt == len(PAUSES_S) or not self._retries
+            try:
+                answer = fetch(url, timeout_s=self._timeout_s, largest=LARGEST_ANSWER, access=self._access)
+                if is_last or answer.status not in _TRANSIENT:
+                    return answer
+            except TooLargeError:
+                raise self._too_large(path, f"{LARGEST_ANSWER >> 20} MiB") from None
+            except TransferError as error:
+                if is_last or not error.transient:
+                    why = "" if error.answers else "cannot be reached: "
+                    raise FlinkRestError(error.note.after(f"{self.name}: {why}")) from None
+            self._retries -= 1
+            self._sleep(PAUSES_S[attempt])
+            attempt += 1
+
+    def _too_large(self, path: str, most: str) -> FlinkRestError:
+        return FlinkRestError(
+            f"{self.name}: {path}: the answer has more than {most}. "
+            "Check that this is the address of Flink's REST API."
+        )
+
+    def _refusal(self, answer: Answer) -> Refused:
+        """Return the cluster's reason in one line, with advice."""
+        try:
+            errors = decode_json(answer.body, dict[str, Any])["errors"]
+            reason = one_line(errors[0] if isinstance(errors, list) else errors)
+        except (ValueError, LookupError):
+            reason = one_line(answer.reason)
+        text = f"Flink answers {answer.status}: {reason[:_SHOWN]}"
+        if answer.leads_to:
+            ours, theirs = urlsplit(self.name), urlsplit(answer.leads_to)
+            if theirs.hostname == ours.hostname and theirs.scheme != ours.scheme:
+                return Refused(answer.status, Note(f"{text}. Write {theirs.scheme}:// in the address."))
+            note = Note(f"{text}.", *CREDENTIALS, advice=f"If it is a login page, {_LOG_IN}")
+            return Refused(answer.status, note)
+        if answer.status not in (401, 403):
+            return Refused(answer.status, Note(text))
+        if self._access.identifies:
+            return Refused(answer.status, Note(f"{text}. These credentials do not suffice."))
+        return Refused(answer.status, Note(f"{text}.", *CREDENTIALS, advice=_LOG_IN.capitalize()))
