@@ -104,6 +104,10 @@ class FlinkRestError(InputError):
         return type(self), self.notes
 
 
+class EndedJobError(FlinkRestError):
+    """No job is running that can be read, but one has ended, and a diagnosis reads it."""
+
+
 class JobWentError(FlinkRestError):
     """The imported job has ended, was restarted or was rescaled."""
 

@@ -79,8 +79,10 @@ def problems_of(error: InputError) -> tuple[str, ...]:
     """Return the lines of an error as the command line prints them."""
     from flowcontrol import readable
 
-    from ..base.errors import FlinkRestError, UsageError
+    from ..base.errors import EndedJobError, FlinkRestError, UsageError
 
+    if isinstance(error, EndedJobError):
+        return tuple(f"{problem} netstack diagnose reads jobs that have ended." for problem in error.problems)
     if isinstance(error, FlinkRestError):
         return tuple(readable(with_options(note)) for note in error.notes)
     return tuple(map(usage_line if isinstance(error, UsageError) else with_options, error.problems))

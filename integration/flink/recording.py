@@ -224,9 +224,7 @@ class Recording(Replay):
             if missing := [path for path in _NEEDED if path not in document.answers]:
                 raise ValueError(f"{missing[0]} is not among the recorded answers")
         except ValueError as error:
-            raise FlinkRestError(
-                f"{file}: is not a recording of a Flink job, as netstack import-flink writes it: {error}"
-            ) from None
+            raise FlinkRestError(f"{file}: is not a recording of a Flink job: {error}") from None
         super().__init__(str(file), document)
 
 

@@ -22,7 +22,7 @@ from typing import Any
 
 from netstack import InputError
 
-from ...base.errors import FlinkRestError, Note, Parameter
+from ...base.errors import EndedJobError, FlinkRestError, Note, Parameter
 from ..http.answers import number
 from ..http.client import RestClient
 
@@ -227,25 +227,22 @@ def _running_job(client: RestClient, job: str | None) -> str:
             return str(running[0]["jid"])
         if running:
             raise FlinkRestError(_choose_one(f"{client.url}: {len(running)} jobs are running.", running))
-        advice = _advice_on_waiting(jobs) if jobs else ""
-        raise FlinkRestError(f"{client.url}: no job is running; {_known(jobs)}.{advice}")
+        raise _not_running(f"{client.url}: no job is running; {_known(jobs)}.", jobs)
     named = [entry for entry in jobs if entry["jid"] == job]
     if not named:
         raise FlinkRestError(f"{client.url}: has no job {job}; {_known(jobs)}.")
     state = named[0]["state"]
     if state != RUNNING:
-        raise FlinkRestError(
-            f"{client.url}: job {job} is {state}; only a running job shows its load."
-            f"{_advice_on_waiting(named)}"
-        )
+        text = f"{client.url}: job {job} is {state}; only a running job shows its load."
+        raise _not_running(text, named)
     return job
 
 
-def _advice_on_waiting(jobs: _Jobs) -> str:
-    """Return, after a space, what to do about jobs that do not run."""
+def _not_running(text: str, jobs: _Jobs) -> FlinkRestError:
+    """Return the error about jobs that do not run."""
     if any(entry["state"] in ENDED for entry in jobs):
-        return " netstack diagnose reads jobs that have ended."
-    return " Try again once it runs."
+        return EndedJobError(text)
+    return FlinkRestError(f"{text} Try again once it runs." if jobs else text)
 
 
 def _choose_one(text: str, jobs: _Jobs) -> Note:

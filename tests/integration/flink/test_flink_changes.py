@@ -48,7 +48,7 @@ CHANGED = re.compile(
     "|are still from before"
     "|are not always reported"
 )
-ADVICE = re.compile("[Tt]ry again|[Ww]ait until|[Oo]nly a (running )?job|netstack diagnose reads")
+ADVICE = re.compile(r"[Tt]ry again|[Ww]ait until|[Oo]nly a (running )?job|(CANCELED|FAILED|FINISHED)\)\.$")
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,9 @@ import pytest
 
 from integration.advise.diagnose.diagnosis import UNDECIDED, Diagnosis
 from integration.advise.diagnose.flink_job import diagnose_job
+from integration.base.errors import EndedJobError
 from integration.cli.app import main
+from integration.cli.option_names import problems_of
 from integration.flink import FlinkRestError, import_scenario
 from tests.integration.flink.flink_cluster import NAMES, ReplayedCluster, recording, serving
 
@@ -139,10 +141,10 @@ def test_an_import_needs_a_job_that_runs() -> None:
             (None, r"no job is running; the cluster has .* FINISHED\)"),
             (cluster.job, f"job {cluster.job} is FINISHED; only a running job"),
         ):
-            with pytest.raises(
-                FlinkRestError, match=f"{message}.*netstack diagnose reads jobs that have ended.$"
-            ):
+            with pytest.raises(EndedJobError, match=message) as caught:
                 import_scenario(cluster.url, job)
+            (line,) = problems_of(caught.value)
+            assert line == f"{caught.value} netstack diagnose reads jobs that have ended."
 
 
 def test_the_command_says_it(capsys: pytest.CaptureFixture[str]) -> None:

@@ -242,7 +242,7 @@ def test_a_file_that_is_no_recording(content: bytes, why: str, tmp_path: Path) -
     file = tmp_path / "recording.json"
     file.write_bytes(content)
     with pytest.raises(
-        FlinkRestError, match=f"{file}: is not a recording of a Flink job, .*{re.escape(why)}"
+        FlinkRestError, match=f"{file}: is not a recording of a Flink job: .*{re.escape(why)}"
     ):
         Recording(file)
 
