@@ -9,7 +9,8 @@ from .advise.tune.advice import Advice, advise
 from .advise.tune.choice import Constraints
 from .advise.tune.recommend import Recommendation
 from .advise.tune.settings import Question
-from .runs.measures import Measures, measure
+from .runs.measures import measure
+from .runs.window_figures import Measures
 
 __all__ = [
     "Advice",

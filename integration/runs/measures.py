@@ -27,17 +27,17 @@ from dataclasses import replace
 from graphlib import TopologicalSorter
 from itertools import pairwise
 from statistics import fmean
+from typing import Any
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from flowcontrol import FailureReason
-from netstack import CheckpointResult, CheckpointStatus, Result, Scenario, format_duration
+from netstack import CheckpointResult, Result, Scenario, format_duration
 
-from ..base.optional_figures import complete, highest, known, lowest, middle, total
-from .checkpoint_times import completed_within, mean_times, triggered_within
-from .window_figures import bytes_in_flight, consumers, is_debloated, last_consumers
+from ..base.optional_figures import complete, known, middle
+from .checkpoint_times import completed_within
+from .window_figures import COUNTS, Measures, figures_of, is_debloated, last_consumers, percentile
 
 Figures = NDArray[np.float64]
 
@@ -49,53 +49,6 @@ _SETTLED_PART = 1 / 3
 
 _LATEST_PART = 0.75
 """Share of the time after a step within which the drain time has to settle."""
-
-
-class Measures(msgspec.Struct, frozen=True, kw_only=True):
-    """The figures of one run; times in ms, sizes in bytes. None: not measured."""
-
-    throughput_per_s: float | None = None
-    """Records per second that all subtasks of the last vertices read."""
-    start_delay_ms: float | None = None
-    """Start delay of the subtask that acknowledged last; mean (`figures.checkpoint_times`)."""
-    start_delay_max_ms: float | None = None
-    """Start delay of the slowest subtask of the slowest vertex; median over checkpoints."""
-    alignment_ms: float | None = None
-    """Time from the first barrier to the last, at the subtask that acknowledged last; mean."""
-    state_ms: float | None = None
-    """Snapshot time after the alignment, of the subtask that acknowledged last; mean over checkpoints."""
-    end_to_end_ms: float | None = None
-    """Time from trigger to completion; mean over checkpoints."""
-    end_to_end_p95_ms: float | None = None
-    """Time from trigger to completion; 95th percentile over checkpoints."""
-    end_to_end_max_ms: float | None = None
-    """Time from trigger to completion of the slowest checkpoint."""
-    worst_phase_ms: float | None = None
-    """Mean time from trigger to completion in the phase of the load that has the slowest checkpoints."""
-    worst_phase: str | None = None
-    """That phase, such as "from 20 s to 40 s"; None: the load has one phase, or no checkpoint completed."""
-    pending_ms: float | None = None
-    """Age, at the end of the run, of the oldest checkpoint of the window that is still in progress."""
-    in_flight_bytes: float | None = None
-    """Bytes in all queues, of inputs and outputs; median over samples."""
-    record_delay_ms: float | None = None
-    """Time from emission by a source to processing by a last vertex, along the slowest path.
-
-    The median over samples; if the load has several phases, the mean, which a short peak changes too.
-    """
-    record_delay_p95_ms: float | None = None
-    persisted_bytes: float | None = None
-    """Size of the in-flight data that a checkpoint stored, median; 0 if all checkpoints were aligned."""
-    adaptation_ms: float | None = None
-    """Time from a step of the load until the drain time has settled; only for points of the probe "step"."""
-    debloated_buffer_bytes: float | None = None
-    """Size of debloated buffers, median over all subtasks with input; None if debloating is off."""
-    debloated_buffer_min_bytes: float | None = None
-    """Size of debloated buffers at the subtask with the smallest ones."""
-    checkpoints_completed: int = 0
-    checkpoints_failed: int = 0
-    checkpoints_expired: int = 0
-    """Failed checkpoints that took longer than the timeout."""
 
 
 def as_one_window(scenario: Scenario) -> Scenario:
@@ -133,39 +86,18 @@ def measure(
     """
     if not result.steady:
         return Measures()
-    window = result.steady[-1]
-    triggered = triggered_within(result.checkpoints, window)
-    completed = completed_within(result.checkpoints, window)
-    failed = [checkpoint for checkpoint in triggered if checkpoint.failed]
-    durations = known(checkpoint.duration_ms for checkpoint in completed)
-    times, delays = mean_times(completed), record_delays_ms(result)
-    sizes = known(size for vertex in window.vertices for size in vertex.debloatedBufferSize)
-    rate = total(rate for vertex in last_consumers(result, window) for rate in vertex.records_in_per_s)
+    figures, delays = figures_of(result), record_delays_ms(result)
+    completed = completed_within(result.checkpoints, result.steady[-1])
     worst_ms, worst = max(_phase_times(completed, phases), default=(None, None))
-    pending = [checkpoint.t for checkpoint in triggered if checkpoint.status == CheckpointStatus.IN_PROGRESS]
-    return Measures(
-        throughput_per_s=_rounded(rate, 1),
-        start_delay_ms=_rounded(times.start_delay_ms if times else None),
-        start_delay_max_ms=highest(vertex.start_delay_ms_max_subtask for vertex in consumers(result, window)),
-        alignment_ms=_rounded(times.alignment_ms if times else None),
-        state_ms=_rounded(times.snapshot_ms if times else None),
-        end_to_end_ms=_rounded(times.end_to_end_ms if times else None),
-        end_to_end_p95_ms=_percentile(durations, 95),
-        end_to_end_max_ms=highest(durations),
-        worst_phase_ms=_rounded(worst_ms),
+    whole = msgspec.structs.replace(
+        figures,
+        worst_phase_ms=worst_ms,
         worst_phase=worst,
-        pending_ms=round((result.emulated_seconds - min(pending)) * 1e3, 2) if pending else None,
-        in_flight_bytes=_rounded(middle(bytes_in_flight(result, window))),
-        record_delay_ms=_rounded(fmean(delays) if phases and delays else middle(delays)),
-        record_delay_p95_ms=_percentile(delays, 95),
-        persisted_bytes=window.persisted_bytes,
+        record_delay_ms=fmean(delays) if phases and delays else middle(delays),
+        record_delay_p95_ms=percentile(delays, 95),
         adaptation_ms=None if step_at_s is None else adaptation_ms(result, step_at_s),
-        debloated_buffer_bytes=_rounded(middle(sizes)),
-        debloated_buffer_min_bytes=lowest(sizes),
-        checkpoints_completed=len(completed),
-        checkpoints_failed=len(failed),
-        checkpoints_expired=sum(checkpoint.failure == FailureReason.EXPIRED for checkpoint in failed),
     )
+    return Measures(**{name: _rounded(name, getattr(whole, name)) for name in Measures.__struct_fields__})
 
 
 def _phase_times(
@@ -178,12 +110,8 @@ def _phase_times(
             yield fmean(times), f"from {format_duration(begin)} to {format_duration(end)}"
 
 
-def _rounded(value: float | None, decimals: int = 2) -> float | None:
-    return None if value is None else round(float(value), decimals)
-
-
-def _percentile(values: Sequence[float], percent: float) -> float | None:
-    return round(float(np.percentile(values, percent)), 2) if len(values) else None
+def _rounded(name: str, value: Any) -> Any:
+    return value if value is None or name in (*COUNTS, "worst_phase") else round(float(value), 2)
 
 
 def record_delays_ms(result: Result) -> list[float]:

@@ -11,7 +11,8 @@ import msgspec
 from netstack import Result, to_json
 
 from ..base.optional_figures import quotient
-from .window_figures import QUANTITIES, figures_of
+from .quantities import COUNT, JOB, WINDOWS, in_view
+from .window_figures import figures_of
 
 
 class SettingDifference(msgspec.Struct, frozen=True, kw_only=True):
@@ -98,12 +99,12 @@ def _by_name(value: object) -> dict[str, object]:
 
 def _figures(first: Result, second: Result) -> Iterator[FigureDifference]:
     left, right = figures_of(first), figures_of(second)
-    for quantity in QUANTITIES:
-        one, other = quantity.value(left), quantity.value(right)
-        if quantity.optional and not one and not other:
+    for quantity in in_view(JOB, WINDOWS):
+        one, other = quantity.of(left), quantity.of(right)
+        if quantity.unit is COUNT or (quantity.optional and not one and not other):
             continue
         yield FigureDifference(
-            quantity=quantity.name,
+            quantity=quantity.heads[WINDOWS],
             meaning=quantity.meaning,
             first=one,
             second=other,

@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
 
+import msgspec
+import numpy as np
 from msgspec import UNSET
 
-from netstack import FROM_SOURCE, Result, Scenario, Series, Steady, VertexSteady, changed
+from flowcontrol import FailureReason
+from netstack import (
+    FROM_SOURCE,
+    CheckpointStatus,
+    Result,
+    Scenario,
+    Series,
+    Steady,
+    VertexSteady,
+    changed,
+)
 
-from ..base.number_text import milliseconds, per_second, size
-from ..base.optional_figures import lowest, middle, quotient, total
-from .checkpoint_times import window_times
+from ..base.optional_figures import highest, known, lowest, middle, quotient, total
+from .checkpoint_times import mean_times, triggered_within
 
 SENT, RECEIVED = "outputQueueSize", "inputQueueSize"
 """Fields of `Series` with the bytes queued at the two ends of exchanges."""
@@ -23,51 +33,91 @@ SLOPE_SAMPLES = 2
 """The throughput at a sample is measured from this many samples before it to as many after it."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WindowFigures:
-    """Figures of one window of a run; None: not measured.
+class Measures(msgspec.Struct, frozen=True, kw_only=True):
+    """Figures of one run as documents and tables of settings have them; None: not measured.
 
-    Times are means over the checkpoints that were triggered in the window and completed. Phases add up to
-    `end_to_end_ms` (see `checkpoint_times.py`). Queued bytes and buffer sizes are medians over the
-    window's samples.
+    Times are in ms, sizes in bytes. Times of checkpoints are means over those that were triggered in the
+    window and completed, if not said otherwise. Phases are those of the subtask that acknowledged last.
+    """
+
+    throughput_per_s: float | None = None
+    """Records per second that all subtasks of the last vertices read."""
+    start_delay_ms: float | None = None
+    """Start delay of the subtask that acknowledged last; mean (see `checkpoint_times.py`)."""
+    start_delay_max_ms: float | None = None
+    """Start delay of the slowest subtask of the slowest vertex; median over checkpoints."""
+    alignment_ms: float | None = None
+    """Time from the first barrier to the last, at the subtask that acknowledged last; mean."""
+    state_ms: float | None = None
+    """Snapshot time after the alignment, of the subtask that acknowledged last; mean over checkpoints."""
+    end_to_end_ms: float | None = None
+    """Time from trigger to completion; mean over checkpoints."""
+    end_to_end_p95_ms: float | None = None
+    """Time from trigger to completion; 95th percentile over checkpoints."""
+    end_to_end_max_ms: float | None = None
+    """Time from trigger to completion of the slowest checkpoint."""
+    worst_phase_ms: float | None = None
+    """Mean time from trigger to completion in the phase of the load that has the slowest checkpoints."""
+    worst_phase: str | None = None
+    """That phase, such as "from 20 s to 40 s"; None: the load has one phase, or no checkpoint completed."""
+    pending_ms: float | None = None
+    """Age, at the end of the run, of the oldest checkpoint of the window that is still in progress."""
+    in_flight_bytes: float | None = None
+    """Bytes in all queues, of inputs and outputs; median over samples."""
+    record_delay_ms: float | None = None
+    """Time from emission by a source to processing by a last vertex, along the slowest path.
+
+    The median over samples; if the load has several phases, the mean, which a short peak changes too.
+    """
+    record_delay_p95_ms: float | None = None
+    persisted_bytes: float | None = None
+    """Size of the in-flight data that a checkpoint stored, median; 0 if all checkpoints were aligned."""
+    adaptation_ms: float | None = None
+    """Time from a step of the load until the drain time has settled; only for points of the probe "step"."""
+    debloated_buffer_bytes: float | None = None
+    """Size of debloated buffers, median over all subtasks with input; None if debloating is off."""
+    debloated_buffer_min_bytes: float | None = None
+    """Size of debloated buffers at the subtask with the smallest ones."""
+    checkpoints_completed: int = 0
+    checkpoints_failed: int = 0
+    checkpoints_expired: int = 0
+    """Failed checkpoints that took longer than the timeout."""
+
+
+COUNTS = ("checkpoints_completed", "checkpoints_failed", "checkpoints_expired")
+"""Fields of `Measures` that are counts. Over several seeds they are summed."""
+FIGURES = tuple(name for name in Measures.__struct_fields__ if name not in (*COUNTS, "worst_phase"))
+"""Fields of `Measures` whose values are averaged over seeds."""
+
+
+class WindowFigures(Measures, frozen=True, kw_only=True):
+    """Figures of one window of a run, not rounded; None: not measured.
+
+    Phases add up to `end_to_end_ms` (see `checkpoint_times.py`). Queued bytes and buffer sizes are medians
+    over the window's samples. `measure` adds the delays of records.
     """
 
     from_s: float
     to_s: float
-    checkpoints: int
-    """Number of completed checkpoints."""
-    start_delay_ms: float | None
-    """Time from the trigger to the first barrier, at the subtask that acknowledged last."""
-    alignment_ms: float | None
-    """Time from the first barrier to the last, at the subtask that acknowledged last."""
-    end_to_end_ms: float | None
-    """Time from the trigger to completion."""
-    in_flight_bytes: float | None
-    """Bytes queued in all senders and receivers together."""
-    sender_bytes: float | None
-    receiver_bytes: float | None
-    buffer_bytes: float | None
-    """Smallest buffer size of all subtasks; the segment size if debloating is off."""
-    records_per_s: float | None
-    """Records per second that all sinks read together."""
-    bytes_per_s: float | None
-    """Bytes per second that all sinks read together, including the length headers of records."""
-    persisted_bytes: float | None = None
-    """Size of the in-flight data that a checkpoint stored."""
-    snapshot_ms: float | None = None
-    """Time of sync and async after the alignment, at the subtask that acknowledged last."""
     acknowledgement_ms: float | None = None
     """Time from the end of the snapshot to completion, at the subtask that acknowledged last."""
+    sender_bytes: float | None = None
+    """Bytes queued in all senders together."""
+    receiver_bytes: float | None = None
     sender_buffers: float | None = None
     """Buffers and events queued in all senders together."""
     receiver_buffers: float | None = None
+    buffer_bytes: float | None = None
+    """Smallest buffer size of all subtasks; the segment size if debloating is off."""
+    bytes_per_s: float | None = None
+    """Bytes per second that all sinks read together, including the length headers of records."""
 
     @property
     def after_barriers_ms(self) -> float | None:
         """Snapshot and acknowledgement together."""
-        if self.snapshot_ms is None or self.acknowledgement_ms is None:
+        if self.state_ms is None or self.acknowledgement_ms is None:
             return None
-        return self.snapshot_ms + self.acknowledgement_ms
+        return self.state_ms + self.acknowledgement_ms
 
     @property
     def sender_share(self) -> float | None:
@@ -82,61 +132,53 @@ class WindowFigures:
         return quotient(self.in_flight_bytes, self.bytes_per_s)
 
 
-@dataclass(frozen=True, slots=True)
-class Quantity:
-    """A number of `WindowFigures`: its name, its meaning, and its format."""
-
-    name: str
-    meaning: str
-    value: Callable[[WindowFigures], float | None]
-    text: Callable[[float | None], str]
-    optional: bool = False
-    """Whether tables omit the quantity if all its values are 0 or unknown."""
-
-
-QUANTITIES = (
-    Quantity("Start delay", "to the first barrier", lambda f: f.start_delay_ms, milliseconds),
-    Quantity("Alignment", "from first to last barrier", lambda f: f.alignment_ms, milliseconds),
-    Quantity("Snapshot", "sync and async part", lambda f: f.snapshot_ms, milliseconds),
-    Quantity("Acknowledgement", "from there to completion", lambda f: f.acknowledgement_ms, milliseconds),
-    Quantity("End to end", "trigger to completion, the sum", lambda f: f.end_to_end_ms, milliseconds),
-    Quantity("Bytes in flight", "queued at senders and receivers", lambda f: f.in_flight_bytes, size),
-    Quantity("Stored", "of these, with a checkpoint", lambda f: f.persisted_bytes, size, optional=True),
-    Quantity("Buffer size", "smallest of all consumers", lambda f: f.buffer_bytes, size),
-    Quantity("Throughput", "records, all consumers", lambda f: f.records_per_s, per_second),
-)
-"""The rows of every table of figures."""
-
-
 def figures_of(result: Result, window: int = -1) -> WindowFigures:
     """Return the figures of a window of a result, by default of the last one.
 
     Raises:
         IndexError: The result has no such window.
     """
-    steady, times = result.steady[window], window_times(result, window)
-    last = last_consumers(result, steady)
-    readers = consumers(result, steady)
-    smallest = lowest(each for vertex in readers for each in vertex.debloatedBufferSize)
+    steady = result.steady[window]
+    triggered = triggered_within(result.checkpoints, steady)
+    completed = [checkpoint for checkpoint in triggered if checkpoint.completed]
+    failed = [checkpoint for checkpoint in triggered if checkpoint.failed]
+    pending = [checkpoint.t for checkpoint in triggered if checkpoint.status == CheckpointStatus.IN_PROGRESS]
+    durations, times = known(checkpoint.duration_ms for checkpoint in completed), mean_times(completed)
+    last, readers = last_consumers(result, steady), consumers(result, steady)
+    sizes = known(size for vertex in steady.vertices for size in vertex.debloatedBufferSize)
+    smallest = lowest(size for vertex in readers for size in vertex.debloatedBufferSize)
     return WindowFigures(
         from_s=steady.from_s,
         to_s=steady.to_s,
-        checkpoints=steady.checkpoints,
+        throughput_per_s=total(rate for vertex in last for rate in vertex.records_in_per_s),
+        bytes_per_s=total(rate for vertex in last for rate in vertex.bytes_in_per_s),
         start_delay_ms=times.start_delay_ms if times else None,
+        start_delay_max_ms=highest(vertex.start_delay_ms_max_subtask for vertex in readers),
         alignment_ms=times.alignment_ms if times else None,
-        snapshot_ms=times.snapshot_ms if times else None,
+        state_ms=times.snapshot_ms if times else None,
         acknowledgement_ms=times.acknowledgement_ms if times else None,
         end_to_end_ms=times.end_to_end_ms if times else None,
+        end_to_end_p95_ms=percentile(durations, 95),
+        end_to_end_max_ms=highest(durations),
+        pending_ms=(result.emulated_seconds - min(pending)) * 1e3 if pending else None,
         in_flight_bytes=middle(bytes_in_flight(result, steady)),
         sender_bytes=middle(_within(result, steady, queued(result, SENT))),
         receiver_bytes=middle(_within(result, steady, queued(result, RECEIVED))),
         sender_buffers=middle(_within(result, steady, queued(result, SENT_BUFFERS))),
         receiver_buffers=middle(_within(result, steady, queued(result, RECEIVED_BUFFERS))),
-        buffer_bytes=result.scenario.config.segment_bytes if smallest is None and readers else smallest,
-        records_per_s=total(rate for vertex in last for rate in vertex.records_in_per_s),
-        bytes_per_s=total(rate for vertex in last for rate in vertex.bytes_in_per_s),
         persisted_bytes=steady.persisted_bytes,
+        buffer_bytes=result.scenario.config.segment_bytes if smallest is None and readers else smallest,
+        debloated_buffer_bytes=middle(sizes),
+        debloated_buffer_min_bytes=lowest(sizes),
+        checkpoints_completed=len(completed),
+        checkpoints_failed=len(failed),
+        checkpoints_expired=sum(checkpoint.failure == FailureReason.EXPIRED for checkpoint in failed),
     )
+
+
+def percentile(values: Sequence[float], percent: float) -> float | None:
+    """Return a percentile of values; None if there are none."""
+    return float(np.percentile(values, percent)) if len(values) else None
 
 
 def figures_of_runs(results: Mapping[str, Result]) -> dict[str, WindowFigures]:
@@ -195,7 +237,7 @@ def bytes_in_flight(result: Result, steady: Steady) -> list[int]:
 def bytes_per_s(result: Result) -> list[float | None]:
     """Return the bytes per second that all sinks read, at each sample; None: the sinks read nothing."""
     figures = figures_of(result)
-    record_bytes = quotient(figures.bytes_per_s, figures.records_per_s)
+    record_bytes = quotient(figures.bytes_per_s, figures.throughput_per_s)
     if record_bytes is None:
         return []
     return [rate * record_bytes or None for rate in read_per_s(result)]

@@ -101,7 +101,7 @@ def trials(result: Result) -> list[Tried]:
 def _outcome(before: Result, after: Result, window: int) -> Outcome | None:
     """Return the checkpoint times and throughput of both runs, if they were measured."""
     was, now = window_times(before, window), window_times(after, window)
-    rates = [figures_of(result, window).records_per_s for result in (after, before)]
+    rates = [figures_of(result, window).throughput_per_s for result in (after, before)]
     share = quotient(rates[0], rates[1])
     if was is None or now is None or share is None:
         return None

@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 from netstack import Result, from_json, to_json
 
 from ...base.writing import written_whole
-from ...runs.measures import Measures
+from ...runs.window_figures import Measures
 from .points import Point, Probe
 
 Status = Literal["finished", "failed"]

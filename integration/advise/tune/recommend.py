@@ -17,8 +17,8 @@ from netstack import CheckpointResult, Scenario, Viewed, format_duration
 from ...base.errors import UsageError
 from ...base.number_text import milliseconds, size
 from ...base.optional_figures import known, mean_of_known, quotient
-from ...runs.measures import Measures
 from ...runs.reference_comparison import END_TO_END, tolerance
+from ...runs.window_figures import COUNTS, FIGURES, Measures
 from ..diagnose.headroom import Headroom
 from ..diagnose.words import headroom_text
 from ..sweeps.axes import FLINK
@@ -48,13 +48,6 @@ if TYPE_CHECKING:
 
 SCHEMA = "netstack.tuning/3"
 """Name and version of the document's schema."""
-
-COUNTS = ("checkpoints_completed", "checkpoints_failed", "checkpoints_expired")
-"""Fields of `Measures` whose values are summed over seeds."""
-FIGURES = [
-    each.name for each in msgspec.structs.fields(Measures) if each.name not in (*COUNTS, "worst_phase")
-]
-"""Fields of `Measures` whose values are averaged over seeds."""
 
 
 class SettingSummary(msgspec.Struct, frozen=True, kw_only=True):

@@ -122,7 +122,7 @@ def load(results: Results) -> Chart | None:
     full = " Grey: busy time of the busiest subtask; the full height is 100 %." if busy else ""
     return Chart(
         "load",
-        f"Throughput: {per_window(results, lambda window: per_second(window.records_per_s))}",
+        f"Throughput: {per_window(results, lambda window: per_second(window.throughput_per_s))}",
         f"Records read by sinks. Each point is a mean over the samples around it.{full}{ruler_note(results)}",
         panels(
             [areas, _rate_lines(kinds, top)],

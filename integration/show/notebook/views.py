@@ -21,19 +21,26 @@ from netstack import FaultResult, RestartResult, Result, Steady
 
 from ...advise.forecast.load_figures import LoadFigures
 from ...advise.sweeps.restart_drill import RestartDrill
-from ...advise.tune.recommend import COUNTS, FIGURES, Recommendation
+from ...advise.tune.recommend import Recommendation
 from ...advise.tune.settings import NOW
 from ...base.extras import is_installed, missing_line, require
-from ...base.number_text import NOTHING, milliseconds, per_second, percent, size
-from ...base.optional_figures import highest
+from ...base.number_text import NOTHING, percent
+from ...runs.quantities import (
+    IMPORTED_JOB,
+    JOB,
+    NOTEBOOK_SETTINGS,
+    VERTEX,
+    in_view,
+    vertex_windows,
+)
 from ...runs.reference_comparison import Comparison, Row
-from ...runs.window_figures import figures_of_runs
+from ...runs.window_figures import COUNTS, FIGURES, figures_of_runs
 from ..terminal.comparison import cells_of, verdict
 from ..terminal.forecast import LOAD_COLUMNS, forecast_words, load_rows
 from ..terminal.run import summary_table
 from ..terminal.sentences import describe, fell_behind, what_went_wrong
 from . import arrow_tables
-from .arrow_tables import struct_table, sum_of_all, table_of, value_fields, values_of
+from .arrow_tables import struct_table, table_of, value_fields, values_of
 
 if TYPE_CHECKING:
     from ...advise.forecast.forecast import Forecast
@@ -232,20 +239,12 @@ class _ImportedView(View["Imported"]):
         return [repr(shown)[1:-1], *shown.notes]
 
     def grid(self, shown: Imported) -> Grid:
-        head = ("vertex", "subtasks", "records in", "records out", "busy", "start delay", "alignment")
+        quantities = in_view(VERTEX, IMPORTED_JOB)
+        head = ("vertex", "subtasks", *(each.heads[IMPORTED_JOB] for each in quantities))
         rows = []
-        for vertex in shown.measured.steady.vertices:
-            busy = highest(vertex.busy_ms_per_s)
-            texts = (
-                vertex.name,
-                str(vertex.parallelism),
-                per_second(sum_of_all(vertex.records_in_per_s)),
-                per_second(sum_of_all(vertex.records_out_per_s)),
-                NOTHING if busy is None else percent(busy / 1000),
-                milliseconds(vertex.start_delay_ms),
-                milliseconds(vertex.alignment_ms),
-            )
-            rows.append(texts)
+        for vertex in vertex_windows(shown.scenario, shown.measured.steady):
+            texts = (each.unit.text(each.of(vertex)) for each in quantities)
+            rows.append((vertex.steady.name, str(vertex.steady.parallelism), *texts))
         return Grid(head, rows)
 
 
@@ -301,21 +300,15 @@ class _RecommendationView(View[Recommendation]):
         return [*shown.words, *shown.configuration]
 
     def grid(self, shown: Recommendation) -> Grid:
-        head = ("setting", "throughput", "end to end", "95 %", "in flight", "record delay", "")
+        quantities = in_view(JOB, NOTEBOOK_SETTINGS)
+        head = ("setting", "throughput", *(each.heads[NOTEBOOK_SETTINGS] for each in quantities), "")
         marks = {shown.chosen: "set", NOW: shown.present}  # the present setting may be the chosen one
         rows = []
         for setting in shown.settings:
             share = setting.throughput_share
-            texts = (
-                setting.name,
-                NOTHING if share is None else percent(share.mean),
-                milliseconds(setting.mean("end_to_end_ms")),
-                milliseconds(setting.mean("end_to_end_p95_ms")),
-                size(setting.mean("in_flight_bytes")),
-                milliseconds(setting.mean("record_delay_ms")),
-                marks.get(setting.name, ""),
-            )
-            rows.append(texts)
+            texts = (each.unit.text(setting.mean(each.name)) for each in quantities)
+            throughput = NOTHING if share is None else percent(share.mean)
+            rows.append((setting.name, throughput, *texts, marks.get(setting.name, "")))
         return Grid(head, rows)
 
 

@@ -13,15 +13,16 @@ vertices, so it never runs behind a vertex. The name of an edge stands on its li
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from rich.cells import cell_len, chop_cells
 
-from netstack import Edge, Scenario, Steady, Vertex, VertexSteady
+from netstack import Edge, Scenario, Steady, Vertex
 
-from ...base.number_text import counted, milliseconds, per_second, percent
-from ...base.optional_figures import highest, middle, total
+from ...base.number_text import counted
+from ...base.optional_figures import middle
+from ...runs.quantities import GRAPH, SHARE, VERTEX, Quantity, VertexWindow, ends_of, in_view, vertex_windows
 from ..terminal.console import shown
 
 MARGIN = 4.0
@@ -93,6 +94,7 @@ class FigureRow(NamedTuple):
 
     name: str
     kind: str
+    """Class of its bar in the style of the page."""
     middle: float
     """Middle of the text, in pixels from the top of the vertex."""
     cells: Sequence[Cell]
@@ -142,39 +144,18 @@ class JobGraph(NamedTuple):
     edges: Sequence[DrawnEdge]
 
 
-class _Figure(NamedTuple):
-    """A quantity of a vertex: its value and its format."""
-
-    name: str
-    kind: str
-    of: Callable[[VertexSteady], float | None]
-    text: Callable[[float | None], str]
-
-
-def _most_of_time(name: str) -> Callable[[VertexSteady], float | None]:
-    def share(vertex: VertexSteady) -> float | None:
-        most = highest(getattr(vertex, name))
-        return None if most is None else most / 1000
-
-    return share
-
-
-_IN = _Figure("in", "rate", lambda vertex: total(vertex.records_in_per_s), per_second)
-_OUT = _Figure("out", "rate", lambda vertex: total(vertex.records_out_per_s), per_second)
-_TIMES = (
-    _Figure("busy", "busy", _most_of_time("busy_ms_per_s"), percent),
-    _Figure("back-pressure", "pressure", _most_of_time("backpressured_ms_per_s"), percent),
-    _Figure("start delay", "delay", lambda vertex: vertex.start_delay_ms_max_subtask, milliseconds),
-)
-
-
 def job_graph(scenario: Scenario, runs: Runs) -> JobGraph:
     """Return the graph of a job with the figures of the first `MOST_COLUMNS` runs."""
-    columns = dict(list(runs.items())[:MOST_COLUMNS])
-    figures = {}
-    for vertex in scenario.topological_order():
-        rates = [*([_IN] if scenario.inputs(vertex) else []), *([_OUT] if scenario.outputs(vertex) else [])]
-        figures[vertex.name] = [*rates, *_TIMES]
+    columns = {
+        name: [vertex for window in steady for vertex in vertex_windows(scenario, window)]
+        for name, steady in list(runs.items())[:MOST_COLUMNS]
+    }
+    figures = {
+        vertex.name: [
+            each for each in in_view(VERTEX, GRAPH) if each.end in (None, *ends_of(scenario, vertex.name))
+        ]
+        for vertex in scenario.topological_order()
+    }
     edges = [edge for edge in scenario.edges if edge.source in figures and edge.target in figures]
     width = max(LEAST_WIDTH, NAMES + COLUMN * len(columns))
     boxes = _boxes(ranks(scenario), width, {name: _height(len(rows)) for name, rows in figures.items()})
@@ -270,17 +251,20 @@ def placement_text(vertex: Vertex) -> str:
     return f"on {', '.join(map(shown, names))}"
 
 
-def _vertex(vertex: Vertex, figures: Sequence[_Figure], runs: Runs, box: Box) -> DrawnVertex:
+def _vertex(
+    vertex: Vertex,
+    figures: Sequence[Quantity[VertexWindow]],
+    runs: Mapping[str, Sequence[VertexWindow]],
+    box: Box,
+) -> DrawnVertex:
     rows = []
     for place, figure in enumerate(figures):
-        cells = []
-        for steady in runs.values():
-            value = middle(
-                figure.of(seen) for window in steady for seen in window.vertices if seen.name == vertex.name
-            )
-            share = min(1.0, max(0.0, value)) if figure.text is percent and value is not None else None
-            cells.append(Cell(figure.text(value), share))
-        rows.append(FigureRow(figure.name, figure.kind, FIRST_ROW + ROW * (place + 0.5) - 4, cells))
+        head, cells = figure.heads[GRAPH], []
+        for windows in runs.values():
+            value = middle(figure.of(window) for window in windows if window.steady.name == vertex.name)
+            share = min(1.0, max(0.0, value)) if figure.unit is SHARE and value is not None else None
+            cells.append(Cell(figure.unit.text(value), share))
+        rows.append(FigureRow(head, head.rpartition("-")[2], FIRST_ROW + ROW * (place + 0.5) - 4, cells))
     placement, width = placement_text(vertex), box.width
     spoken = [f"{shown(vertex.name)}, {counted(vertex.parallelism, 'subtask')} {placement}"]
     spoken += [

@@ -34,6 +34,7 @@ from ...base.number_text import NOTHING, milliseconds, per_second
 from ...base.optional_figures import known
 from ...base.writing import prepare_folder, write_outputs
 from ...runs.job_load import rates_of
+from ...runs.quantities import SETTING
 from ...runs.result_differences import ResultDifferences, document_of
 from ...runs.window_figures import figures_of_runs
 from ..charts.chart_style import VEGA_LITE, Chart, to_png
@@ -257,7 +258,7 @@ def write_tuning(
         "tuning.html.jinja",
         title=f"What to set for {tuning.scenario['name']}",
         parts=[_part(recommendation) for recommendation in tuning.recommendations],
-        columns=["Setting", "Throughput", *(figure.title for figure in DETAILS)],
+        columns=["Setting", "Throughput", *(figure.heads[SETTING] for figure in DETAILS)],
         legend=f"{RULE} {LEGEND}",
         charts=of_sweep,
         graph=job_graph(scenario, column_names(first, steady)) if steady else None,
@@ -370,7 +371,7 @@ def _part(recommendation: Recommendation) -> dict[str, Any]:
             "cells": [
                 (throughput_text(setting), per_second(setting.mean("throughput_per_s"))),
                 *(
-                    (figure.text(setting.mean(figure.field)), interval_text(setting, figure))
+                    (figure.unit.text(setting.mean(figure.name)), interval_text(setting, figure))
                     for figure in DETAILS
                 ),
             ],

@@ -12,9 +12,9 @@ from rich.table import Column
 from rich.text import Text
 
 from ...base.number_text import NOTHING, counted, figure, is_or_are, ratio, size, size_in, size_unit
+from ...runs.quantities import JOB, WINDOWS, in_view
 from ...runs.reference_comparison import END_TO_END, THROUGHPUT, TOO_SMALL, Comparison, Row, Spread
 from ...runs.result_differences import FigureDifference, ResultDifferences
-from ...runs.window_figures import QUANTITIES
 from .console import WIDTH
 from .table_style import BEFORE, BOTH, TIGHT, figures
 
@@ -57,7 +57,7 @@ _VERDICTS = {
 
 _PIECE = re.compile(r"[^.-]+[.-]*|[.-]+")
 
-_TEXTS = {quantity.name: quantity.text for quantity in QUANTITIES}
+_TEXTS = {quantity.heads[WINDOWS]: quantity.unit.text for quantity in in_view(JOB, WINDOWS)}
 
 
 def print_comparisons(comparisons: Sequence[Comparison], console: Console, sides: Sequence[str] = ()) -> None:

@@ -27,7 +27,6 @@ from netstack import (
     Steady,
     TraceEvent,
     Vertex,
-    VertexSteady,
     format_duration,
     object_name,
 )
@@ -36,23 +35,35 @@ from ...base.number_text import (
     NOTHING,
     counted,
     figure,
-    per_second,
-    percent,
     ratio,
     size,
     with_micro_sign,
 )
-from ...base.optional_figures import highest, known, lowest, mean_of_known, quotient, value_at
+from ...base.optional_figures import highest, known, quotient
 from ...runs.checkpoint_times import (
     ACKNOWLEDGEMENT,
     ALIGNMENT,
     START_DELAY,
     UNREPORTED,
-    CheckpointTimes,
     completed_within,
     mean_times,
 )
-from ...runs.window_figures import QUANTITIES, edge_ends, figures_of_runs
+from ...runs.quantities import (
+    CHECKPOINTS,
+    COUNT,
+    JOB,
+    SUBTASK,
+    SUBTASKS,
+    VERTEX,
+    VERTICES,
+    WINDOWS,
+    Quantity,
+    SubtaskWindow,
+    VertexWindow,
+    in_view,
+    vertex_windows,
+)
+from ...runs.window_figures import figures_of_runs
 from .sentences import are_plain, checkpoints_by_end, fell_behind, incidents, never_fired, price
 from .table_style import figures, fits, grid, number
 
@@ -181,16 +192,8 @@ def _checkpoints(config: NetworkConfig) -> str:
 MAX_ROWS = 64
 """Maximum number of subtasks of a vertex in `subtask_rows`. The first ones are listed."""
 
-SUBTASK_COLUMNS = (
-    "Subtask",
-    "Records in",
-    "Records out",
-    "Busy",
-    "Back-pressured",
-    "Buffer size",
-    "Input queue",
-    "Output queue",
-)
+_SUBTASK_QUANTITIES = in_view(SUBTASK, SUBTASKS)
+SUBTASK_COLUMNS = ("Subtask", *(quantity.heads[SUBTASKS] for quantity in _SUBTASK_QUANTITIES))
 """Columns of `subtask_rows`. Queues are in buffers."""
 
 
@@ -215,58 +218,34 @@ def summary_table(results: Mapping[str, Result]) -> RunTable:
     windows = list(columns.values())
     with_ratio = len(results) == len(windows) == 2
     rows = []
-    for quantity in QUANTITIES:
-        values = [quantity.value(window) for window in windows]
+    for quantity in in_view(JOB, WINDOWS):
+        values = [quantity.of(window) for window in windows]
         if quantity.optional and not any(values):
             continue
-        texts = list(map(quantity.text, values))
+        texts = list(map(quantity.unit.text, values))
         if with_ratio:
-            texts.append(ratio(quotient(values[1], values[0])))
-        rows.append(Row(quantity.name, quantity.meaning, tuple(texts)))
-    completed = [f"{window.checkpoints}" for window in windows]
-    heads = list(columns)
-    if with_ratio:
-        completed.append(NOTHING)
-        heads.append("ratio")
-    rows.append(Row("Checkpoints", "completed", tuple(completed)))
-    return RunTable(tuple(heads), rows)
+            texts.append(NOTHING if quantity.unit is COUNT else ratio(quotient(values[1], values[0])))
+        rows.append(Row(quantity.heads[WINDOWS], quantity.meaning, tuple(texts)))
+    return RunTable((*columns, "ratio") if with_ratio else tuple(columns), rows)
 
 
 def subtask_rows(result: Result) -> list[tuple[str, ...]]:
     """Return a row of texts for each subtask, over the last window."""
-    readers, writers = edge_ends(result)
-    rows: list[tuple[str, ...]] = []
-    for vertex in result.steady[-1].vertices:
-        reads, writes = vertex.name in readers, vertex.name in writers
-        for index in range(min(vertex.parallelism, MAX_ROWS)):
+    rows = []
+    for vertex in vertex_windows(result.scenario, result.steady[-1]):
+        for index in range(min(vertex.steady.parallelism, MAX_ROWS)):
+            subtask = SubtaskWindow(vertex.steady, index)
             texts = (
-                f"{vertex.name} {index}",
-                per_second(value_at(vertex.records_in_per_s, index)) if reads else "",
-                per_second(value_at(vertex.records_out_per_s, index)) if writes else "",
-                _time_share(value_at(vertex.busy_ms_per_s, index)),
-                _time_share(value_at(vertex.backpressured_ms_per_s, index)),
-                size(value_at(vertex.debloatedBufferSize, index)) if reads else "",
-                _queue(value_at(vertex.inputQueueLength, index)) if reads else "",
-                _queue(value_at(vertex.outputQueueLength, index)) if writes else "",
+                each.unit.text(each.of(subtask)) if vertex.has(each) else "" for each in _SUBTASK_QUANTITIES
             )
-            rows.append(texts)
+            rows.append((f"{vertex.steady.name} {index}", *texts))
     return rows
-
-
-def _time_share(ms_per_s: float | None) -> str:
-    return NOTHING if ms_per_s is None else percent(ms_per_s / 1000)
-
-
-def _queue(length: float | None) -> str:
-    return NOTHING if length is None else f"{length:g}"
 
 
 MOST_INCIDENTS = 20
 """Maximum number of faults and failures that are printed. The first ones are printed."""
 
-_HEAD = ("", "start\ndelay", "align-\nment", "end to\nend", "rec/s", "buffer", "in", "out", "busy", "blocked")
-_OF_CHECKPOINTS = 4
-"""Number of columns for a vertex and its checkpoints. The columns of its load follow."""
+_VERTEX_QUANTITIES = in_view(VERTEX, VERTICES)
 
 LEGEND = (
     "Times of checkpoints are in ms, as means over the completed ones. They are of the subtask that "
@@ -283,12 +262,16 @@ def print_result(result: Result, console: Console) -> None:
         console.print()
         completed = completed_within(result.checkpoints, steady)
         console.print(_window_line(steady, completed, result.emulated_seconds), highlight=False)
-        table = _window_table(steady, completed, range(len(_HEAD)))
+        vertices = vertex_windows(result.scenario, steady, completed)
+        table = _window_table(vertices, _VERTEX_QUANTITIES)
         if fits(table, console):
             console.print(table)
         else:  # split into two tables
-            for columns in (range(_OF_CHECKPOINTS), (0, *range(_OF_CHECKPOINTS, len(_HEAD)))):
-                console.print(_window_table(steady, completed, columns))
+            for of_checkpoints in (True, False):
+                columns = [
+                    each for each in _VERTEX_QUANTITIES if (each.topic == CHECKPOINTS) == of_checkpoints
+                ]
+                console.print(_window_table(vertices, columns))
         lags = {vertex.name: highest(vertex.watermark_lag_ms or ()) for vertex in steady.vertices}
         behind = [f"{name} {figure(lag)}" for name, lag in lags.items() if lag is not None]
         if behind:
@@ -364,26 +347,13 @@ def _window_line(steady: Steady, completed: Sequence[CheckpointResult], end_s: f
     )
 
 
-def _window_table(steady: Steady, completed: Sequence[CheckpointResult], columns: Sequence[int]) -> Table:
-    rows = [_cells(vertex, mean_times(completed, vertex.name)) for vertex in steady.vertices]
-    heads = [number(_HEAD[column]) if column else _HEAD[0] for column in columns]
-    return figures(heads, ([row[column] for column in columns] for row in rows))
-
-
-def _cells(vertex: VertexSteady, times: CheckpointTimes | None) -> Sequence[str | Text]:
-    reads = any(vertex.records_in_per_s)
-    return (
-        Text(vertex.name),
-        figure(times.start_delay_ms if times else None),
-        figure(times.alignment_ms if times else None),
-        figure(times.end_to_end_ms if times else None),
-        figure(sum(rate or 0 for rate in (vertex.records_in_per_s if reads else vertex.records_out_per_s))),
-        size(lowest(vertex.debloatedBufferSize)),
-        figure(mean_of_known(vertex.inputQueueLength)),
-        figure(mean_of_known(vertex.outputQueueLength)),
-        _time_share(mean_of_known(vertex.busy_ms_per_s)),
-        _time_share(mean_of_known(vertex.backpressured_ms_per_s)),
-    )
+def _window_table(vertices: Sequence[VertexWindow], quantities: Sequence[Quantity[VertexWindow]]) -> Table:
+    heads: list[str | Column] = ["", *(number(quantity.heads[VERTICES]) for quantity in quantities)]
+    table = figures(heads)
+    for vertex in vertices:
+        texts = (quantity.unit.bare(quantity.of(vertex)) for quantity in quantities)
+        table.add_row(Text(vertex.steady.name), *texts)
+    return table
 
 
 class TracePrinter:

@@ -108,7 +108,7 @@ def _without_checkpoints(off: WindowFigures, on: WindowFigures) -> str:
 
 
 def _throughput_change(off: WindowFigures, on: WindowFigures) -> str:
-    change = quotient(on.records_per_s, off.records_per_s)
+    change = quotient(on.throughput_per_s, off.throughput_per_s)
     if change is None:
         return "throughput cannot be compared"
     if abs(change - 1) < NOTABLE_CHANGE:
@@ -118,7 +118,7 @@ def _throughput_change(off: WindowFigures, on: WindowFigures) -> str:
 
 
 def _rate(run: WindowFigures) -> str:
-    return "unknown" if run.records_per_s is None else f"{digits(run.records_per_s)} records/s"
+    return "unknown" if run.throughput_per_s is None else f"{digits(run.throughput_per_s)} records/s"
 
 
 def _length(run: WindowFigures) -> str:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Literal
 
 from rich.console import Console
 from rich.padding import Padding
@@ -13,7 +13,9 @@ from rich.text import Text
 from ...advise.tune.option_changes import patch_lines, restart_sentences
 from ...advise.tune.recommend import are_alike
 from ...advise.tune.settings import NOW
-from ...base.number_text import NOTHING, milliseconds, size
+from ...base.number_text import NOTHING, milliseconds
+from ...runs.quantities import BYTES, JOB, SETTING, SETTINGS, Quantity, in_view
+from ...runs.window_figures import WindowFigures
 from .console import print_next
 from .table_style import figures, number
 
@@ -49,34 +51,14 @@ MOST_FAILURES = 6
 """Maximum number of failed points that are named. The first ones are named."""
 
 
+CHECKPOINT, SLOWEST = "end_to_end_ms", "end_to_end_max_ms"
+
 Form = Literal["yaml", "kubernetes"]
 """Form of the lines to paste: those of a config.yaml, or the patch of a FlinkDeployment."""
 
 
-class Figure(NamedTuple):
-    """A figure of a setting: its title, its field of `Measures`, and its format."""
-
-    title: str
-    field: str
-    text: Callable[[float | None], str]
-
-
-DETAILS = (
-    Figure("Start delay", "start_delay_ms", milliseconds),
-    Figure("Alignment", "alignment_ms", milliseconds),
-    Figure("Checkpoint", "end_to_end_ms", milliseconds),
-    Figure("Checkpoint, p95", "end_to_end_p95_ms", milliseconds),
-    Figure("Checkpoint, worst", "end_to_end_max_ms", milliseconds),
-    Figure("In flight", "in_flight_bytes", size),
-    Figure("Stored", "persisted_bytes", size),
-    Figure("Record", "record_delay_ms", milliseconds),
-    Figure("Record, p95", "record_delay_p95_ms", milliseconds),
-    Figure("Adapts", "adaptation_ms", milliseconds),
-)
+DETAILS = in_view(JOB, SETTING)
 """Figures of a setting in the details and on the page."""
-
-_SHORT = ("through-\nput", "check-\npoint", "95 %", "worst", "record", "stored")
-_AT_LIMIT = ("through-\nput", "check-\npoint", "95 %", "record", "stored", "point\ntoday")
 
 
 def conditions_of(recommendation: Recommendation) -> str:
@@ -130,29 +112,30 @@ def _print_verdict(recommendation: Recommendation, console: Console, form: Form)
 
 def _settings_table(recommendation: Recommendation) -> Table:
     has_today = bool(recommendation.now.today)
-    heads = [Column("setting"), *map(number, _AT_LIMIT if has_today else _SHORT), Column("")]
+    # At the limit, the table has the checkpoint time of today in place of the slowest checkpoint.
+    quantities = [each for each in in_view(JOB, SETTINGS) if not (has_today and each.name == SLOWEST)]
+    heads = ["through-\nput", *(each.heads[SETTINGS] for each in quantities)]
+    heads += ["point\ntoday"] if has_today else []
     title = None
     if has_today and recommendation.headroom is not None:
         title = f"At the limit, {recommendation.headroom.limit:.3g} times today's load"
-    table = figures(heads, padding=(0, 0, 0, 0), edge=False)
+    columns = [Column("setting"), *map(number, heads), Column("")]
+    table = figures(columns, padding=(0, 0, 0, 0), edge=False)
     table.title, table.title_justify, table.title_style = title, "left", ""
     for group in _rows(recommendation):
         setting, marked = group[0], mark(recommendation, group[0])
         style = "bold green" if marked == "set" else "dim" if setting.broken else ""
-        point, p95, worst, record = (
-            milliseconds(setting.mean(name))
-            for name in ("end_to_end_ms", "end_to_end_p95_ms", "end_to_end_max_ms", "record_delay_ms")
-        )
-        stored = setting.mean("persisted_bytes")
-        stored_text = "0" if stored == 0 else size(stored)
-        today = setting.today.get("end_to_end_ms")
-        today_text = milliseconds(None if today is None else today.mean)
-        cells = [point, p95, record, stored_text, today_text]
-        if not has_today:
-            cells = [point, p95, worst, record, stored_text]
+        cells = [_cell(each, setting.mean(each.name)) for each in quantities]
+        if has_today:
+            today = setting.today.get(CHECKPOINT)
+            cells.append(milliseconds(None if today is None else today.mean))
         name = f"now: {recommendation.present}" if setting.name == NOW else _name_of(group)
         table.add_row(name, throughput_text(setting), *cells, marked, style=style)
     return table
+
+
+def _cell(quantity: Quantity[WindowFigures], value: float | None) -> str:
+    return "0" if quantity.unit is BYTES and value == 0 else quantity.unit.text(value)
 
 
 def _rows(recommendation: Recommendation) -> list[list[SettingSummary]]:
@@ -194,12 +177,12 @@ def mark(recommendation: Recommendation, setting: SettingSummary) -> str:
     return "over limit" if setting.broken else ""
 
 
-def interval_text(setting: SettingSummary, figure: Figure) -> str:
+def interval_text(setting: SettingSummary, figure: Quantity[WindowFigures]) -> str:
     """Return the interval of a figure, as "140–173 ms"; empty for a single run or equal ends."""
-    estimate = setting.figures.get(figure.field)
+    estimate = setting.figures.get(figure.name)
     if estimate is None or estimate.low is None:
         return ""
-    least, most = figure.text(estimate.low), figure.text(estimate.high)
+    least, most = figure.unit.text(estimate.low), figure.unit.text(estimate.high)
     if least == most:
         return ""
     amount, _, unit = least.rpartition(" ")
@@ -218,10 +201,10 @@ def _print_details(recommendation: Recommendation, preset: str, console: Console
         shown = recommendation.at(name)
         console.print(Text(name, style="bold"))
         for figure in DETAILS:
-            if (value := shown.mean(figure.field)) is not None:
+            if (value := shown.mean(figure.name)) is not None:
                 interval = interval_text(shown, figure)
                 in_brackets = f" ({interval})" if interval else ""
-                console.print(_indented(f"{figure.title}: {figure.text(value)}{in_brackets}"))
+                console.print(_indented(f"{figure.heads[SETTING]}: {figure.unit.text(value)}{in_brackets}"))
     for setting in recommendation.settings:
         if setting.broken:
             console.print(_indented(f"{setting.name}: {'; '.join(setting.broken)}"))

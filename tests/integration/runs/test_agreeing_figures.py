@@ -61,7 +61,7 @@ def report(result: Result) -> dict[str, str]:
 
 def test_run_and_report_say_the_same_of_checkpoints_and_throughput(printed: str, result: Result) -> None:
     figures = figures_of(result)
-    end_to_end, records = figures.end_to_end_ms, figures.records_per_s
+    end_to_end, records = figures.end_to_end_ms, figures.throughput_per_s
     assert end_to_end is not None
     assert records is not None
     assert f"end to end {figure(end_to_end)} ms" in printed

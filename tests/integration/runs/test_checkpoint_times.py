@@ -269,7 +269,7 @@ def test_all_commands_say_the_same_of_a_job(result: Result) -> None:
     for name, value, reported, tuned in (
         (START_DELAY, times.start_delay_ms, found.start_delay_ms, measures.start_delay_ms),
         (ALIGNMENT, times.alignment_ms, found.alignment_ms, measures.alignment_ms),
-        ("snapshot", times.snapshot_ms, found.snapshot_ms, measures.state_ms),
+        ("snapshot", times.snapshot_ms, found.state_ms, measures.state_ms),
         ("end to end", times.end_to_end_ms, found.end_to_end_ms, measures.end_to_end_ms),
     ):
         assert reported == value

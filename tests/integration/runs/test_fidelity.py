@@ -21,9 +21,10 @@ import pytest
 
 from integration.base.reading import load_scenario
 from integration.runs.checkpoint_times import CheckpointTimes, mean_times
-from integration.runs.measures import Measures, measure
+from integration.runs.measures import measure
 from integration.runs.reference_comparison import checkpoints_in, compare, runs_of, windows
 from integration.runs.seeds import run_seeds
+from integration.runs.window_figures import Measures
 from netstack import CheckpointResult, Result, VertexCheckpoint, emulate
 
 pytestmark = pytest.mark.long

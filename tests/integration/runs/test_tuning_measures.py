@@ -15,7 +15,8 @@ from msgspec import UNSET
 from integration.advise.sweeps.confidence import Estimate, estimate
 from integration.advise.sweeps.points import bottleneck, step_at_s, with_step
 from integration.base.reading import load_scenario
-from integration.runs.measures import Measures, measure
+from integration.runs.measures import measure
+from integration.runs.window_figures import Measures
 from netstack import (
     CheckpointResult,
     Edge,

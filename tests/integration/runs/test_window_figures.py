@@ -1,5 +1,3 @@
-import dataclasses
-
 import msgspec
 import pytest
 
@@ -25,7 +23,7 @@ from tests.integration.sample_results import (
 OFF = WindowFigures(
     from_s=20,
     to_s=60,
-    checkpoints=10,
+    checkpoints_completed=10,
     start_delay_ms=1500,
     alignment_ms=2000,
     end_to_end_ms=3600,
@@ -33,12 +31,12 @@ OFF = WindowFigures(
     sender_bytes=600 * 1024,
     receiver_bytes=300 * 1024,
     buffer_bytes=32768,
-    records_per_s=7500,
+    throughput_per_s=7500,
     bytes_per_s=570_000,
 )
-ON = dataclasses.replace(
+ON = msgspec.structs.replace(
     OFF,
-    checkpoints=19,
+    checkpoints_completed=19,
     start_delay_ms=400,
     alignment_ms=1000,
     end_to_end_ms=1500,
@@ -69,11 +67,11 @@ def test_figures_are_those_of_the_result():
 
     steady = result.steady[-1]
     consumer = steady.vertices[-1]
-    assert found.checkpoints == steady.checkpoints
-    phases = (found.start_delay_ms, found.alignment_ms, found.snapshot_ms, found.acknowledgement_ms)
+    assert found.checkpoints_completed == steady.checkpoints
+    phases = (found.start_delay_ms, found.alignment_ms, found.state_ms, found.acknowledgement_ms)
     assert phases == pytest.approx((80.0, 120.0, 2.0, 4.0))
     assert found.end_to_end_ms == pytest.approx(sum(phases))
-    assert found.records_per_s == sum(consumer.records_in_per_s)
+    assert found.throughput_per_s == sum(consumer.records_in_per_s)
     assert found.buffer_bytes == 5000
 
 
@@ -139,7 +137,7 @@ def test_sentence_when_debloating_helps():
 
 
 def test_sentence_when_debloating_changes_nothing():
-    same = dataclasses.replace(OFF, end_to_end_ms=3550)
+    same = msgspec.structs.replace(OFF, end_to_end_ms=3550)
 
     sentence = compare(OFF, same)
 
@@ -151,7 +149,7 @@ def test_sentence_when_debloating_changes_nothing():
 
 
 def test_sentence_when_debloating_makes_it_worse():
-    worse = dataclasses.replace(OFF, end_to_end_ms=7200, records_per_s=6000)
+    worse = msgspec.structs.replace(OFF, end_to_end_ms=7200, throughput_per_s=6000)
 
     sentence = compare(OFF, worse)
 
@@ -164,13 +162,15 @@ def test_sentence_when_debloating_makes_it_worse():
 
 
 def test_sentence_when_throughput_rises():
-    faster = dataclasses.replace(ON, records_per_s=7650)
+    faster = msgspec.structs.replace(ON, throughput_per_s=7650)
 
     assert compare(OFF, faster).endswith("; throughput rose by 2.0 % to 7,650 records/s.")
 
 
 def test_sentence_without_checkpoints():
-    none = dataclasses.replace(OFF, checkpoints=0, start_delay_ms=None, alignment_ms=None, end_to_end_ms=None)
+    none = msgspec.structs.replace(
+        OFF, checkpoints_completed=0, start_delay_ms=None, alignment_ms=None, end_to_end_ms=None
+    )
 
     assert compare(none, ON).startswith(
         "Without debloating no checkpoint completed in 40.0 s; with debloating a checkpoint took 1.50 "
@@ -187,7 +187,7 @@ def test_sentence_without_checkpoints():
 
 
 def test_sentence_leaves_out_what_was_not_measured():
-    bare = dataclasses.replace(ON, sender_bytes=None, records_per_s=None)
+    bare = msgspec.structs.replace(ON, sender_bytes=None, throughput_per_s=None)
 
     assert "in flight" not in compare(OFF, bare)
     assert compare(OFF, bare).endswith("; throughput cannot be compared.")

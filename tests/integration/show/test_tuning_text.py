@@ -17,7 +17,7 @@ from rich.console import Console
 from integration.advise.sweeps.axes import option_axes
 from integration.advise.tune.recommend import Recommendation
 from integration.advise.tune.settings import Question
-from integration.runs.measures import Measures
+from integration.runs.window_figures import Measures
 from integration.show.charts.chart_style import VEGA_LITE, Chart, to_png, to_svg
 from integration.show.charts.run_charts import charts
 from integration.show.charts.tuning_charts import times_by_target, trade_off, tuning_charts

@@ -24,7 +24,8 @@ from integration.advise.sweeps.point_rows import (
 )
 from integration.advise.sweeps.point_runs import run_point
 from integration.advise.sweeps.points import Grid, Point, point_of, step_at_s, with_step
-from integration.runs.measures import Measures, measure
+from integration.runs.measures import measure
+from integration.runs.window_figures import Measures
 from integration.spark.python_workers import PACKAGES
 from netstack import (
     Edge,

@@ -11,7 +11,7 @@ from integration.advise.tune.advice import WORK, Advice, advise
 from integration.advise.tune.choice import Constraints
 from integration.advise.tune.recommend import Recommendation
 from integration.advise.tune.settings import SETTING, Question
-from integration.runs.measures import Measures
+from integration.runs.window_figures import Measures
 from netstack import Edge, GeneratorSpec, NetworkConfig, Scenario, Vertex
 
 SCENARIO = Scenario(

@@ -16,7 +16,7 @@ from integration.advise.tune.charted_runs import runs_to_show
 from integration.advise.tune.choice import Constraints
 from integration.advise.tune.recommend import Race, Recommendation
 from integration.advise.tune.settings import NOW, SETTING, Mechanism, Question, first_settings
-from integration.runs.measures import Measures
+from integration.runs.window_figures import Measures
 from netstack import Edge, GeneratorSpec, InputError, NetworkConfig, Scenario, Vertex, with_options
 from tests.integration.advise.tune.made_up import (
     SCENARIO,

@@ -9,7 +9,7 @@ from integration.advise.sweeps.confidence import Estimate
 from integration.advise.tune.recommend import Race, Recommendation, measured_text, recommend
 from integration.advise.tune.settings import NOW, Mechanism, Question
 from integration.base.number_text import milliseconds
-from integration.runs.measures import Measures
+from integration.runs.window_figures import Measures
 from netstack import CheckpointResult, CheckpointStatus, InputError
 from tests.integration.advise.tune.made_up import SCENARIO, Figures, advice, measures, recommendation, usual
 
