@@ -5,11 +5,12 @@ The definitions are the same as in the measurements of a real Flink, so the numb
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
 
+import msgspec
 import numpy as np
-from msgspec import UNSET, UnsetType
+from msgspec import UNSET
 from numpy.typing import NDArray
 
 from ..results.recorder import FiredFault, FloatArray, Recorder
@@ -27,7 +28,7 @@ from ..results.result import (
 from ..scenarios.scenario import Scenario
 from .restarts import Restart, Start
 
-__all__ = ["barrier_figures"]
+__all__ = ["barrier_figures", "checkpoint_result"]
 
 Optional = list[float | None]
 
@@ -36,32 +37,72 @@ RATE_DECIMALS = 1
 USAGE_DECIMALS = 4
 TIME_DECIMALS = 3
 
-_RATES = {
-    "records_in_per_s": ("records_in", 1),
-    "bytes_in_per_s": ("bytes_in", 1),
-    "buffers_in_per_s": ("buffers_in", 1),
-    "records_out_per_s": ("records_out", 1),
-    "bytes_out_per_s": ("bytes_out", 1),
-    "buffers_out_per_s": ("buffers_out", 1),
-    "busy_ms_per_s": ("busy_s", 1000),
-    "backpressured_ms_per_s": ("backpressured_s", 1000),
-    "idle_ms_per_s": ("idle_s", 1000),
-}
-"""Counter, and factor to multiply it by, for each field of a result."""
 
-_GAUGES = {
-    "debloatedBufferSize": ("debloated_buffer_size", 1),
-    "estimatedTimeToConsumeBuffersMs": ("estimated_time_to_consume_ms", MS_DECIMALS),
-    "inputQueueLength": ("input_queue_length", 1),
-    "outputQueueLength": ("output_queue_length", 1),
-    "inputQueueSize": ("input_queue_size", 1),
-    "outputQueueSize": ("output_queue_size", 1),
-    "inPoolUsage": ("in_pool_usage", USAGE_DECIMALS),
-    "outPoolUsage": ("out_pool_usage", USAGE_DECIMALS),
-    "inputExclusiveBuffersUsage": ("exclusive_buffers_usage", USAGE_DECIMALS),
-    "inputFloatingBuffersUsage": ("floating_buffers_usage", USAGE_DECIMALS),
-}
-"""Gauge, and number of decimals, for each field of a result."""
+class _Metric(NamedTuple):
+    """A metric of a subtask: a field of `SubtaskSample`, and the fields of results with its values."""
+
+    sample: str
+    steady: str | None = None
+    """Field of `VertexSteady`: the rate of a counter, or the median of a gauge."""
+    series: str | None = None
+    """Field of `Series`."""
+    factor: float = 1
+    decimals: int = MS_DECIMALS
+    is_counter: bool = False
+    is_whole: bool = False
+    """Whether a series has integers."""
+
+
+def _counter(sample: str, steady: str, series: str | None = None) -> _Metric:
+    return _Metric(sample, steady, series, is_counter=True, is_whole=True)
+
+
+def _time(name: str) -> _Metric:
+    return _Metric(f"{name}_s", f"{name}_ms_per_s", f"{name}_ms", 1000, is_counter=True)
+
+
+def _queue(sample: str, name: str) -> _Metric:
+    return _Metric(sample, name, name, decimals=1, is_whole=True)
+
+
+def _usage(sample: str, name: str) -> _Metric:
+    return _Metric(sample, name, name, decimals=USAGE_DECIMALS)
+
+
+_METRICS = (
+    _counter("records_in", "records_in_per_s", "numRecordsIn"),
+    _counter("bytes_in", "bytes_in_per_s"),
+    _counter("buffers_in", "buffers_in_per_s"),
+    _counter("records_out", "records_out_per_s", "numRecordsOut"),
+    _counter("bytes_out", "bytes_out_per_s"),
+    _counter("buffers_out", "buffers_out_per_s"),
+    _time("busy"),
+    _time("backpressured"),
+    _time("idle"),
+    _Metric("debloated_buffer_size", "debloatedBufferSize", "debloatedBufferSize", decimals=1),
+    _Metric(
+        "estimated_time_to_consume_ms", "estimatedTimeToConsumeBuffersMs", "estimatedTimeToConsumeBuffersMs"
+    ),
+    _queue("input_queue_length", "inputQueueLength"),
+    _queue("output_queue_length", "outputQueueLength"),
+    _queue("input_queue_size", "inputQueueSize"),
+    _queue("output_queue_size", "outputQueueSize"),
+    _usage("in_pool_usage", "inPoolUsage"),
+    _usage("out_pool_usage", "outPoolUsage"),
+    _usage("exclusive_buffers_usage", "inputExclusiveBuffersUsage"),
+    _usage("floating_buffers_usage", "inputFloatingBuffersUsage"),
+    _Metric("watermark_lag_ms", "watermark_lag_ms", "watermark_lag_ms"),
+    _Metric("pending_records", None, "pendingRecords", decimals=0),
+)
+"""All metrics of subtasks."""
+
+
+def _optional(struct: type[msgspec.Struct]) -> frozenset[str]:
+    """Return the fields of a struct that are absent if they have no value."""
+    return frozenset(field.name for field in msgspec.structs.fields(struct) if field.default is UNSET)
+
+
+_ABSENT_IN_STEADY, _ABSENT_IN_SERIES = _optional(VertexSteady), _optional(Series)
 
 
 def result_order(scenario: Scenario) -> list[int]:
@@ -72,33 +113,35 @@ def result_order(scenario: Scenario) -> list[int]:
 
 def checkpoint_results(scenario: Scenario, recorder: Recorder) -> list[CheckpointResult]:
     """Return all recorded checkpoints, with each subtask's part."""
-    order = result_order(scenario)
-    parts = {number: recorder.parts_of(number) for number in order}
-    results = []
-    for row, head in enumerate(recorder.checkpoints):
-        vertices = [
-            _vertex_checkpoint(scenario.vertices[number].name, parts[number], row) for number in order
-        ]
-        processed = [count or 0 for vertex in vertices for count in vertex.alignment_processed_bytes]
-        persisted = [count or 0 for vertex in vertices for count in vertex.alignment_persisted_bytes]
-        stored = head.checkpointed_bytes
-        results.append(
-            CheckpointResult(
-                id=head.checkpoint_id,
-                t=rounded(head.triggered_at, TIME_DECIMALS),
-                status=head.status,
-                checkpoint_type=head.checkpoint_type,
-                savepoint=UNSET if head.savepoint is None else head.savepoint,
-                failure=head.failure,
-                duration_ms=None if head.duration_s is None else rounded(head.duration_s * 1e3, MS_DECIMALS),
-                state_bytes=head.state_bytes,
-                checkpointed_bytes=UNSET if stored is None or stored == head.state_bytes else stored,
-                processed_bytes=sum(processed),
-                persisted_bytes=sum(persisted),
-                vertices=vertices,
-            )
-        )
-    return results
+    return [checkpoint_result(scenario, recorder, row) for row in range(len(recorder.checkpoints))]
+
+
+def checkpoint_result(
+    scenario: Scenario, recorder: Recorder, row: int, decimals: int = MS_DECIMALS
+) -> CheckpointResult:
+    """Return a recorded checkpoint by its row; `decimals` are those of times in ms."""
+    head = recorder.checkpoints[row]
+    vertices = [
+        _vertex_checkpoint(scenario.vertices[number].name, recorder.parts_of(number), row, decimals)
+        for number in result_order(scenario)
+    ]
+    processed = [count or 0 for vertex in vertices for count in vertex.alignment_processed_bytes]
+    persisted = [count or 0 for vertex in vertices for count in vertex.alignment_persisted_bytes]
+    stored = head.checkpointed_bytes
+    return CheckpointResult(
+        id=head.checkpoint_id,
+        t=rounded(head.triggered_at, TIME_DECIMALS),
+        status=head.status,
+        checkpoint_type=head.checkpoint_type,
+        savepoint=UNSET if head.savepoint is None else head.savepoint,
+        failure=head.failure,
+        duration_ms=None if head.duration_s is None else rounded(head.duration_s * 1e3, decimals),
+        state_bytes=head.state_bytes,
+        checkpointed_bytes=UNSET if stored is None or stored == head.state_bytes else stored,
+        processed_bytes=sum(processed),
+        persisted_bytes=sum(persisted),
+        vertices=vertices,
+    )
 
 
 def steady_results(scenario: Scenario, recorder: Recorder) -> list[Steady]:
@@ -169,24 +212,19 @@ def median_of(values: FloatArray, decimals: int) -> float | None:
     return rounded(np.median(known), decimals) if known.size else None
 
 
-def _vertex_checkpoint(name: str, parts: dict[str, FloatArray], row: int) -> VertexCheckpoint:
-    def milliseconds(field: str) -> Optional:
-        return _each(parts[field][row] * 1e3, MS_DECIMALS)
+def _milliseconds(parts: dict[str, FloatArray]) -> dict[str, FloatArray]:
+    """Return the times of parts in ms, by field of `VertexCheckpoint`: `sync_s` becomes `sync_ms`."""
+    return {f"{field[:-2]}_ms": values * 1e3 for field, values in parts.items() if field.endswith("_s")}
 
-    def whole(field: str) -> list[int | None]:
-        return [None if np.isnan(value) else int(value) for value in parts[field][row]]
 
-    return VertexCheckpoint(
-        name=name,
-        end_to_end_ms=milliseconds("end_to_end_s"),
-        start_delay_ms=milliseconds("start_delay_s"),
-        alignment_ms=milliseconds("alignment_s"),
-        sync_ms=milliseconds("sync_s"),
-        async_ms=milliseconds("async_s"),
-        alignment_processed_bytes=whole("alignment_processed_bytes"),
-        alignment_persisted_bytes=whole("alignment_persisted_bytes"),
-        unaligned=[None if value is None else bool(value) for value in whole("unaligned")],
-    )
+def _vertex_checkpoint(name: str, parts: dict[str, FloatArray], row: int, decimals: int) -> VertexCheckpoint:
+    part = {field: values[row] for field, values in parts.items()}
+    fields: dict[str, Any] = {field: _each(values, decimals) for field, values in _milliseconds(part).items()}
+    for field, values in part.items():
+        if not field.endswith("_s"):
+            kind = bool if field == "unaligned" else int
+            fields[field] = [None if np.isnan(value) else kind(value) for value in values]
+    return VertexCheckpoint(name=name, **fields)
 
 
 def steady_result(scenario: Scenario, recorder: Recorder, start: float, end: float) -> Steady:
@@ -233,39 +271,45 @@ def _vertex_steady(
     vertex = scenario.vertices[number]
     samples = recorder.samples_of(number)
     unaligned = parts["unaligned"][~np.isnan(parts["unaligned"])]
-    rates: dict[str, Any] = {
-        field: _slopes(samples[counter] * factor, recorder.times, inside)
-        for field, (counter, factor) in _RATES.items()
-    }
-    gauges: dict[str, Any] = {
-        field: [median_of(row[inside], decimals) for row in samples[gauge]]
-        for field, (gauge, decimals) in _GAUGES.items()
-    }
-    lags = [median_of(row[inside], MS_DECIMALS) for row in samples["watermark_lag_ms"]]
+    fields: dict[str, Any] = {}
+    for metric in _METRICS:
+        if metric.steady is not None:
+            values = samples[metric.sample] * metric.factor
+            if metric.is_counter:
+                fields[metric.steady] = _slopes(values, recorder.times, inside)
+            else:
+                medians = [median_of(row[inside], metric.decimals) for row in values]
+                is_absent = metric.steady in _ABSENT_IN_STEADY and all(each is None for each in medians)
+                fields[metric.steady] = UNSET if is_absent else medians
     return VertexSteady(
         name=vertex.name,
         parallelism=vertex.parallelism,
-        **barrier_figures(parts["start_delay_s"] * 1e3, parts["alignment_s"] * 1e3),
         unaligned_share=rounded(unaligned.mean(), USAGE_DECIMALS) if unaligned.size else None,
-        watermark_lag_ms=UNSET if all(lag is None for lag in lags) else lags,
-        **rates,
-        **gauges,
+        **barrier_figures(_milliseconds(parts)),
+        **fields,
     )
 
 
-def barrier_figures(start_delays_ms: FloatArray, alignments_ms: FloatArray) -> dict[str, Any]:
-    """Return the fields of `VertexSteady` for the start delays and alignments of a vertex.
+def barrier_figures(times_ms: Mapping[str, FloatArray]) -> dict[str, Any]:
+    """Return the fields of `VertexSteady` for times of a vertex, by field of `VertexCheckpoint`.
 
-    In both tables, rows are checkpoints and columns are subtasks. NaN marks a subtask that took no part in
-    the checkpoint.
+    In each table, rows are checkpoints and columns are subtasks. NaN marks a subtask that took no part in the
+    checkpoint.
     """
-    return {
-        "start_delay_ms": median_of(start_delays_ms, MS_DECIMALS),
-        "start_delay_ms_max_subtask": _median_over_checkpoints(start_delays_ms, np.max),
-        "start_delay_ms_mean_subtask": _median_over_checkpoints(start_delays_ms, np.mean),
-        "alignment_ms": median_of(alignments_ms, MS_DECIMALS),
-        "alignment_ms_max_subtask": _median_over_checkpoints(alignments_ms, np.max),
-    }
+    figures: dict[str, Any] = {}
+    for name, table in times_ms.items():
+        for field, over_subtasks in (
+            (name, None),
+            (f"{name}_max_subtask", np.max),
+            (f"{name}_mean_subtask", np.mean),
+        ):
+            if field in VertexSteady.__struct_fields__:
+                figures[field] = (
+                    median_of(table, MS_DECIMALS)
+                    if over_subtasks is None
+                    else _median_over_checkpoints(table, over_subtasks)
+                )
+    return figures
 
 
 def _sum_median(parts: list[dict[str, FloatArray]], field: str) -> float | None:
@@ -296,37 +340,15 @@ def _each(values: FloatArray, decimals: int) -> Optional:
 
 
 def _series(name: str, times: FloatArray, samples: dict[str, FloatArray]) -> Series:
-    def whole(field: str) -> list[list[int]]:
-        if np.isnan(samples[field]).any():
-            return []
-        return [[int(value) for value in row] for row in samples[field]]
-
-    def decimal(field: str, decimals: int, factor: float = 1.0) -> list[list[float]]:
-        return [[rounded(value, decimals) for value in row * factor] for row in samples[field]]
-
-    def gauge(field: str, decimals: int) -> list[Optional] | UnsetType:
-        if np.isnan(samples[field]).all():
-            return UNSET
-        return [_each(row, decimals) for row in samples[field]]
-
-    return Series(
-        vertex=name,
-        t=[rounded(time, TIME_DECIMALS) for time in times],
-        numRecordsIn=whole("records_in"),
-        numRecordsOut=whole("records_out"),
-        debloatedBufferSize=gauge("debloated_buffer_size", 0),
-        estimatedTimeToConsumeBuffersMs=gauge("estimated_time_to_consume_ms", MS_DECIMALS),
-        inputQueueLength=whole("input_queue_length"),
-        outputQueueLength=whole("output_queue_length"),
-        inputQueueSize=whole("input_queue_size"),
-        outputQueueSize=whole("output_queue_size"),
-        inPoolUsage=decimal("in_pool_usage", USAGE_DECIMALS),
-        outPoolUsage=decimal("out_pool_usage", USAGE_DECIMALS),
-        backpressured_ms=decimal("backpressured_s", MS_DECIMALS, 1e3),
-        busy_ms=decimal("busy_s", MS_DECIMALS, 1e3),
-        idle_ms=decimal("idle_s", MS_DECIMALS, 1e3),
-        inputExclusiveBuffersUsage=gauge("exclusive_buffers_usage", USAGE_DECIMALS),
-        inputFloatingBuffersUsage=gauge("floating_buffers_usage", USAGE_DECIMALS),
-        watermark_lag_ms=gauge("watermark_lag_ms", MS_DECIMALS),
-        pendingRecords=gauge("pending_records", 0),
-    )
+    fields: dict[str, Any] = {}
+    for metric in _METRICS:
+        if metric.series is not None:
+            rows = samples[metric.sample] * metric.factor
+            if metric.is_whole:
+                unknown = bool(np.isnan(rows).any())
+                fields[metric.series] = [] if unknown else [[int(value) for value in row] for row in rows]
+            elif metric.series in _ABSENT_IN_SERIES and np.isnan(rows).all():
+                fields[metric.series] = UNSET
+            else:
+                fields[metric.series] = [_each(row, metric.decimals) for row in rows]
+    return Series(vertex=name, t=[rounded(time, TIME_DECIMALS) for time in times], **fields)

@@ -20,6 +20,7 @@ from .sampling import METRICS, Samples, SubtaskSamples, longer_per_s
 _GAUGES = tuple(field for field in METRICS if field in VertexSteady.__struct_fields__)
 _RATES = ("records_in", "bytes_in", "records_out", "bytes_out", "buffers_out")
 _SHARES = ("busy", "backpressured", "idle")
+_TIMES = tuple(field for field in VertexCheckpoint.__struct_fields__ if field.endswith("_ms"))
 _DECIMALS = 2
 
 CHECKPOINTS = 10
@@ -121,7 +122,7 @@ def _vertex(
     fields |= {
         f"{part}_ms_per_s": _rounded(share(each, f"{part}_ms") for each in subtasks) for part in _SHARES
     }
-    fields |= barrier_figures(_times(parts, "start_delay_ms"), _times(parts, "alignment_ms"))
+    fields |= barrier_figures({field: _times(parts, field) for field in _TIMES})
     unaligned = known(flag for part in parts for flag in part.unaligned)
     return VertexSteady(
         name=name,
