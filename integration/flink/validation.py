@@ -10,17 +10,9 @@ import msgspec
 from netstack import CheckpointResult, Result, scenario_document
 
 from ..base.errors import FlinkRestError
-from ..base.optional_figures import highest, known, mean_of_known
-from ..runs.reference_comparison import (
-    ALIGNMENT,
-    END_TO_END,
-    START_DELAY,
-    Comparison,
-    Row,
-    Spread,
-    compare,
-    without_proof,
-)
+from ..base.optional_figures import known
+from ..runs.quantities import COMPARED
+from ..runs.reference_comparison import Comparison, Row, Spread, compare, without_proof
 from .importing import Imported
 from .read.measurements import reference_of
 
@@ -82,12 +74,8 @@ def _with_range(row: Row, checkpoints: Sequence[CheckpointResult]) -> Row:
 
 def _of_checkpoint(row: Row, checkpoint: CheckpointResult) -> float | None:
     """Return the value of a row for one checkpoint. None: it is not a checkpoint time, or not reported."""
-    if row.quantity == END_TO_END:
-        return checkpoint.duration_ms
-    for vertex in checkpoint.vertices:
-        if vertex.name == row.vertex:
-            if row.quantity == START_DELAY:
-                return mean_of_known(vertex.start_delay_ms)
-            if row.quantity == ALIGNMENT:
-                return highest(vertex.alignment_ms)
-    return None
+    of_checkpoint = COMPARED[row.quantity].of_checkpoint
+    vertices = {vertex.name: vertex for vertex in checkpoint.vertices}
+    if of_checkpoint is None or (row.vertex and row.vertex not in vertices):
+        return None
+    return of_checkpoint(checkpoint, vertices.get(row.vertex))

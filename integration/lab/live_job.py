@@ -15,7 +15,6 @@ from math import isnan
 from time import process_time
 
 import msgspec
-import numpy as np
 
 from netstack import (
     Agenda,
@@ -30,12 +29,26 @@ from netstack import (
     Steady,
     SubtaskSample,
     TableStores,
+    checkpoint_result,
 )
 
 from ..base.errors import UsageError
+from ..runs.quantities import CHECKPOINT
 from .channels import EdgeView
 from .controls import without_constants, words_of
-from .messages import CheckpointRow, Control, Frame, History, Incident, PendingRow, Row, Shares, Side
+from .messages import (
+    CHECKPOINT_VIEWS,
+    CheckpointRow,
+    Control,
+    Frame,
+    History,
+    Incident,
+    PendingRow,
+    Row,
+    Shares,
+    Side,
+    figures_of,
+)
 
 STEP_S = 0.001
 """Interval in emulated seconds. Actions of a user happen at its multiples."""
@@ -347,27 +360,13 @@ def _known(values: Iterable[float]) -> list[float]:
 
 def checkpoint_row(side: Side, job: Job, place: int) -> CheckpointRow:
     """Return the row of a checkpoint, by its index in the job's recorder."""
-    recorder = job.recorder
-    head = recorder.checkpoints[place]
-    parts = [recorder.parts_of(number) for number in range(len(job.scenario.vertices))]
-
-    def longest(field: str) -> float | None:
-        values = np.concatenate([of_vertex[field][place] for of_vertex in parts])
-        return None if np.isnan(values).all() else float(np.nanmax(values))
-
-    persisted = np.concatenate([of_vertex["alignment_persisted_bytes"][place] for of_vertex in parts])
+    checkpoint = checkpoint_result(job.scenario, job.recorder, place, decimals=6)
     return CheckpointRow(
         side=side,
-        id=head.checkpoint_id,
-        t=head.triggered_at,
-        status=head.status,
-        kind=head.checkpoint_type,
-        end_to_end_s=head.duration_s,
-        start_delay_s=longest("start_delay_s"),
-        alignment_s=longest("alignment_s"),
-        sync_s=longest("sync_s"),
-        async_s=longest("async_s"),
-        state_bytes=head.state_bytes,
-        in_flight_bytes=int(np.nansum(persisted)),
-        failure=None if head.failure is None else without_constants(head.failure),
+        id=checkpoint.id,
+        t=checkpoint.t,
+        status=checkpoint.status,
+        kind=checkpoint.checkpoint_type,
+        figures=figures_of(CHECKPOINT, CHECKPOINT_VIEWS, checkpoint),
+        failure=None if checkpoint.failure is None else without_constants(checkpoint.failure),
     )

@@ -15,14 +15,63 @@ ordered by producer. An edge of more than `MOST_CHANNELS` channels has one entry
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from typing import Any, Literal
 
 import msgspec
+
+from ..runs.quantities import (
+    CHECKPOINT,
+    LAB,
+    LAB_EFFECT,
+    LAB_ENDED,
+    LAB_FLINK,
+    LAB_PHASES,
+    STEADY,
+    VERTEX,
+    Quantity,
+    View,
+    in_view,
+)
 
 MOST_CHANNELS = 4096
 """Maximum number of channels of an edge that frames list. Above it, frames have sums per consumer."""
 
 Side = Literal["a", "b"]
+
+Figures = dict[str, float | None]
+"""Figures by the name of their quantity (`quantities.py`), in its unit."""
+
+
+class Column(msgspec.Struct, frozen=True):
+    """A figure in a table of the page: its name in `Figures`, the head of its column, and its unit."""
+
+    name: str
+    head: str
+    unit: str
+
+
+def columns_of(table: Sequence[Quantity[Any]], view: View) -> list[Column]:
+    """Return the columns of a table in a view."""
+    return [Column(each.name, each.heads[view], each.unit.name) for each in in_view(table, view)]
+
+
+def figures_of(table: Sequence[Quantity[Any]], views: Iterable[View], subject: Any) -> Figures:
+    """Return the figures of a subject that some views show."""
+    return {each.name: each.of(subject) for each in table if not each.heads.keys().isdisjoint(views)}
+
+
+CHECKPOINT_VIEWS = (LAB_ENDED, LAB_PHASES, LAB_EFFECT, LAB_FLINK)
+
+COLUMNS = {
+    "vertices": columns_of(VERTEX, LAB),
+    "checkpoints": columns_of(STEADY, LAB),
+    "ended": columns_of(CHECKPOINT, LAB_ENDED),
+    "phases": columns_of(CHECKPOINT, LAB_PHASES),
+    "effect": columns_of(CHECKPOINT, LAB_EFFECT),
+    "flink": columns_of(CHECKPOINT, LAB_FLINK),
+}
+"""Columns of the tables of the page, by table."""
 
 Shares = tuple[float, float, float]
 """Shares of the time of a subtask: busy, idle, back-pressured. All are 0 while it does not run."""
@@ -97,22 +146,14 @@ class Row(msgspec.Struct, frozen=True, tag="row"):
 
 
 class CheckpointRow(msgspec.Struct, frozen=True, tag="checkpoint"):
-    """A finished checkpoint. Each phase is the maximum over all subtasks, in seconds."""
+    """A checkpoint that has ended; `figures` are those of `Hello.columns`."""
 
     side: Side
     id: int
     t: float
     status: str
     kind: str
-    end_to_end_s: float | None
-    """Duration from the trigger to completion; null: the checkpoint failed."""
-    start_delay_s: float | None
-    alignment_s: float | None
-    sync_s: float | None
-    async_s: float | None
-    state_bytes: int
-    in_flight_bytes: int
-    """Data in flight that the checkpoint stored."""
+    figures: Figures
     failure: str | None = None
 
 
@@ -223,54 +264,20 @@ class FlinkJobShape(msgspec.Struct, frozen=True):
     notes: list[str]
 
 
-class VertexFigures(msgspec.Struct, frozen=True, kw_only=True):
-    """Figures of a vertex over its subtasks: shares are means, rates are sums."""
-
-    busy: float | None = None
-    backpressured: float | None = None
-    idle: float | None = None
-    records_per_s: float | None = None
-    """Records per second that a source emits, or that another vertex reads."""
-    in_pool: float | None = None
-    out_pool: float | None = None
-    input_queue: float | None = None
-    """Queued buffers at the input, mean over the subtasks. `output_queue` is the same for the output."""
-    output_queue: float | None = None
-    buffer_bytes: float | None = None
-    """The smallest debloated buffer size."""
-    time_to_consume_s: float | None = None
-    """Time to consume the queued data, for the slowest subtask."""
-    start_delay_s: float | None = None
-    """Start delay: the median over checkpoints of the mean over subtasks."""
-    alignment_s: float | None = None
-    """Alignment time of the slowest subtask; the median over checkpoints."""
-
-
 class JobFigures(msgspec.Struct, frozen=True, kw_only=True):
-    """Figures of a job over a window: its vertices in the order of `Hello`, and its completed checkpoints."""
+    """Figures of a job over a window: of its vertices, in the order of `Hello`, and of its checkpoints."""
 
-    vertices: list[VertexFigures]
+    vertices: list[Figures]
+    checkpoints: Figures
     over_s: float | None = None
     """Length of the window; null: the time watched while reading."""
-    checkpoints: int = 0
-    end_to_end_s: float | None = None
-    end_to_end_least_s: float | None = None
-    end_to_end_most_s: float | None = None
-    in_flight_bytes: float | None = None
-    """Data in flight stored with a checkpoint, in bytes."""
 
 
-class FlinkCheckpoint(msgspec.Struct, frozen=True, kw_only=True):
-    """A recent checkpoint of the job in Flink; delays are the longest of all subtasks."""
+class FlinkCheckpoint(msgspec.Struct, frozen=True):
+    """A recent checkpoint of the job in Flink."""
 
     id: int
-    t: float
-    """Trigger time, in seconds since the start of the job."""
-    kind: str
-    end_to_end_s: float | None
-    start_delay_s: float | None
-    alignment_s: float | None
-    in_flight_bytes: int
+    figures: Figures
 
 
 class Predicted(msgspec.Struct, frozen=True):
@@ -311,6 +318,8 @@ class Hello(msgspec.Struct, frozen=True, tag="hello"):
     sides: list[History]
     pace: float | None
     paused: bool
+    columns: dict[str, list[Column]] = msgspec.field(default_factory=lambda: COLUMNS)
+    """Figures that each table of the page shows."""
     flink: FlinkJobShape | None = None
     """The running Flink job that the page shows beside the emulated one; null: none."""
 

@@ -13,18 +13,28 @@ Requests to the cluster run in threads, so the lab continues meanwhile.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from time import monotonic
 
 import trio
 
-from netstack import CheckpointResult, InputError, Scenario, Steady, VertexSteady
+from netstack import CheckpointResult, InputError, Scenario, Steady
 
 from ..base.errors import FlinkRestError, JobWentError, NotRunningError, UsageError
-from ..base.optional_figures import Values, complete, highest, lowest, mean
 from ..flink import Imported, JobWatch, Measured
+from ..runs.quantities import (
+    CHECKPOINT,
+    LAB,
+    LAB_FLINK,
+    STEADY,
+    VERTEX,
+    VertexWindow,
+    in_view,
+    vertex_windows,
+)
 from .live_job import LiveJob
 from .messages import (
+    Figures,
     FlinkCheckpoint,
     FlinkFrame,
     FlinkJobShape,
@@ -32,7 +42,7 @@ from .messages import (
     JobFigures,
     Predicted,
     Reading,
-    VertexFigures,
+    figures_of,
 )
 
 EVERY_S = 3.0
@@ -187,59 +197,20 @@ def predicted_of(side: LiveJob, imported: Scenario) -> JobFigures | None:
 
 def job_figures(scenario: Scenario, steady: Steady, over_s: float | None) -> JobFigures:
     """Return the figures of a window, with vertices in the order of the scenario."""
-    by_name = {vertex.name: vertex for vertex in steady.vertices}
+    by_name = {each.steady.name: each for each in vertex_windows(scenario, steady)}
     return JobFigures(
-        vertices=[_vertex(scenario, by_name[vertex.name]) for vertex in scenario.vertices],
+        vertices=[_figures(by_name[vertex.name]) for vertex in scenario.vertices],
+        checkpoints=figures_of(STEADY, [LAB], steady),
         over_s=over_s,
-        checkpoints=steady.checkpoints,
-        end_to_end_s=_seconds(steady.end_to_end_ms),
-        end_to_end_least_s=_seconds(steady.end_to_end_ms_min),
-        end_to_end_most_s=_seconds(steady.end_to_end_ms_max),
-        in_flight_bytes=steady.persisted_bytes,
     )
 
 
-def _vertex(scenario: Scenario, shown: VertexSteady) -> VertexFigures:
-    """Return the figures of a vertex, with input and output figures only if it has inputs or outputs.
-
-    A figure is unknown if it is for one of the subtasks, because a partial sum would mislead.
-    """
-    reads = any(edge.target == shown.name for edge in scenario.edges)
-    writes = any(edge.source == shown.name for edge in scenario.edges)
-    records = complete(shown.records_in_per_s if reads else shown.records_out_per_s)
-    return VertexFigures(
-        busy=_seconds(mean(shown.busy_ms_per_s)),
-        backpressured=_seconds(mean(shown.backpressured_ms_per_s)),
-        idle=_seconds(mean(shown.idle_ms_per_s)),
-        records_per_s=None if records is None else sum(records),
-        in_pool=mean(shown.inPoolUsage) if reads else None,
-        out_pool=mean(shown.outPoolUsage) if writes else None,
-        input_queue=mean(shown.inputQueueLength) if reads else None,
-        output_queue=mean(shown.outputQueueLength) if writes else None,
-        buffer_bytes=lowest(shown.debloatedBufferSize) if reads else None,
-        time_to_consume_s=_seconds(highest(shown.estimatedTimeToConsumeBuffersMs)) if reads else None,
-        start_delay_s=_seconds(shown.start_delay_ms_mean_subtask),
-        alignment_s=_seconds(shown.alignment_ms_max_subtask) if reads else None,
-    )
+def _figures(vertex: VertexWindow) -> Figures:
+    """Return the figures of a vertex, with those of inputs and outputs only if it has them."""
+    figures = figures_of(VERTEX, [LAB], vertex)
+    return {each.name: figures[each.name] if vertex.has(each) else None for each in in_view(VERTEX, LAB)}
 
 
 def checkpoint_of(checkpoint: CheckpointResult) -> FlinkCheckpoint:
     """Return a checkpoint as the page lists it."""
-    return FlinkCheckpoint(
-        id=checkpoint.id,
-        t=checkpoint.t,
-        kind=checkpoint.checkpoint_type,
-        end_to_end_s=_seconds(checkpoint.duration_ms),
-        start_delay_s=_longest(vertex.start_delay_ms for vertex in checkpoint.vertices),
-        alignment_s=_longest(vertex.alignment_ms for vertex in checkpoint.vertices),
-        in_flight_bytes=checkpoint.persisted_bytes,
-    )
-
-
-def _longest(of_vertices: Iterable[Values]) -> float | None:
-    return _seconds(highest(time for times in of_vertices for time in times))
-
-
-def _seconds(ms: float | None) -> float | None:
-    """Return a time in ms as seconds, or a time in ms per second as a share."""
-    return None if ms is None else ms / 1e3
+    return FlinkCheckpoint(checkpoint.id, figures_of(CHECKPOINT, [LAB_FLINK], checkpoint))

@@ -16,10 +16,21 @@ from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any, Generic, NamedTuple, TypeVar
 
-from netstack import CheckpointResult, Scenario, Steady, VertexSteady
+from netstack import CheckpointResult, Scenario, Steady, VertexCheckpoint, VertexSteady
 
 from ..base.number_text import NOTHING, figure, milliseconds, per_second, percent, size
-from ..base.optional_figures import Values, complete, highest, lowest, mean, quotient, value_at
+from ..base.optional_figures import (
+    Values,
+    complete,
+    highest,
+    lowest,
+    mean,
+    mean_of_known,
+    middle,
+    quotient,
+    total,
+    value_at,
+)
 from .checkpoint_times import CheckpointTimes, mean_times
 from .window_figures import WindowFigures
 
@@ -73,7 +84,15 @@ GRAPH = View("graph", (RATES, TIME, CHECKPOINTS))
 IMPORTED_JOB = View("imported", (RATES, TIME, CHECKPOINTS))
 """Table of an imported Flink job in a notebook."""
 LAB = View("lab", (TIME, RATES, QUEUES, SIZES, CHECKPOINTS))
-"""Tables of the lab beside a job in Flink."""
+"""Tables of the lab for a job in Flink and its predictions."""
+LAB_FLINK = View("lab_flink", (CHECKPOINTS, SIZES))
+"""The last checkpoints in Flink, in the lab."""
+LAB_ENDED = View("lab_ended", (CHECKPOINTS, SIZES))
+"""Table of ended checkpoints in the lab."""
+LAB_PHASES = View("lab_phases", (CHECKPOINTS,))
+"""Bar of the phases of a checkpoint in the lab."""
+LAB_EFFECT = View("lab_effect", (CHECKPOINTS, SIZES))
+"""Last checkpoint before and after a change in the lab."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -388,6 +407,96 @@ VERTEX: tuple[Quantity[VertexWindow], ...] = (
 )
 
 
+# The checkpoints of a window: medians and extremes.
+
+STEADY: tuple[Quantity[Steady], ...] = (
+    Quantity("checkpoints", COUNT, CHECKPOINTS, "completed", {LAB: "Checkpoints"}),
+    Quantity("end_to_end_ms", MS, CHECKPOINTS, "median", {LAB: "End to end"}),
+    Quantity("end_to_end_ms_min", MS, CHECKPOINTS, "shortest", {LAB: "Shortest"}),
+    Quantity("end_to_end_ms_max", MS, CHECKPOINTS, "longest", {LAB: "Longest"}),
+    Quantity("persisted_bytes", BYTES, CHECKPOINTS, "median", {LAB: "Data in flight, stored"}),
+)
+
+
+# A checkpoint.
+
+
+def _longest(field: str) -> Callable[[CheckpointResult], float | None]:
+    """Return a function that returns the longest time of all subtasks."""
+    return lambda checkpoint: highest(
+        time for vertex in checkpoint.vertices for time in getattr(vertex, field)
+    )
+
+
+CHECKPOINT: tuple[Quantity[CheckpointResult], ...] = (
+    Quantity(
+        "triggered_ms",
+        MS,
+        CHECKPOINTS,
+        "time since the start of the job",
+        {LAB_FLINK: "Triggered after"},
+        lambda checkpoint: checkpoint.t * 1e3,
+    ),
+    Quantity(
+        "duration_ms",
+        MS,
+        CHECKPOINTS,
+        "from the trigger to completion",
+        {LAB_FLINK: "End to end", LAB_ENDED: "End to end", LAB_EFFECT: "Checkpoint, end to end"},
+    ),
+    Quantity(
+        "start_delay_ms",
+        MS,
+        CHECKPOINTS,
+        "longest of all subtasks",
+        {
+            LAB_FLINK: "Longest start delay",
+            LAB_ENDED: "Start delay",
+            LAB_PHASES: "start delay",
+            LAB_EFFECT: "Start delay",
+        },
+        _longest("start_delay_ms"),
+    ),
+    Quantity(
+        "alignment_ms",
+        MS,
+        CHECKPOINTS,
+        "longest of all subtasks",
+        {
+            LAB_FLINK: "Longest alignment",
+            LAB_ENDED: "Alignment",
+            LAB_PHASES: "alignment",
+            LAB_EFFECT: "Alignment",
+        },
+        _longest("alignment_ms"),
+    ),
+    Quantity(
+        "sync_ms",
+        MS,
+        CHECKPOINTS,
+        "longest of all subtasks",
+        {LAB_ENDED: "Sync", LAB_PHASES: "sync"},
+        _longest("sync_ms"),
+    ),
+    Quantity(
+        "async_ms",
+        MS,
+        CHECKPOINTS,
+        "longest of all subtasks",
+        {LAB_ENDED: "Async", LAB_PHASES: "async"},
+        _longest("async_ms"),
+    ),
+    Quantity("state_bytes", BYTES, SIZES, "all state", {LAB_ENDED: "State"}),
+    Quantity(
+        "persisted_bytes",
+        BYTES,
+        SIZES,
+        "data in flight that was stored",
+        dict.fromkeys((LAB_FLINK, LAB_ENDED, LAB_EFFECT), "Data in flight, stored"),
+    ),
+)
+
+
 # A subtask in a window. Names are those of fields of `VertexSteady` with a value for each subtask.
 
 
@@ -415,3 +524,93 @@ SUBTASK: tuple[Quantity[SubtaskWindow], ...] = tuple(
         ("outputQueueLength", 1.0, BUFFERS, QUEUES, "Output queue", OUTPUT),
     )
 )
+
+
+# Comparison of a window with a reference. The documents of both sides have the layout of a result.
+
+THROUGHPUT, START_DELAY, ALIGNMENT = "throughput", "mean start delay", "slowest alignment"
+END_TO_END, PERSISTED, BUFFER_SIZE = "end to end", "persisted in flight", "smallest buffer"
+
+ALLOWED_SHARE, LEAST_MS, LEAST_BYTES = 0.10, 15.0, 64.0
+"""Allowed difference of most quantities, and the smallest difference that is allowed for times and sizes."""
+
+
+class MeasuredWindow(NamedTuple):
+    """A window of a document, and its checkpoints; `place` is the position of a vertex, or None."""
+
+    block: Mapping[str, Any]
+    checkpoints: Sequence[Mapping[str, Any]]
+    place: int | None
+
+    @property
+    def vertex(self) -> Mapping[str, Any]:
+        """The figures of the vertex."""
+        found: Mapping[str, Any] = self.block["vertices"][self.place]
+        return found
+
+    def parts(self, field: str) -> list[list[float | None]]:
+        """Return the values of the subtasks of the vertex in each checkpoint."""
+        return [checkpoint["vertices"][self.place][field] for checkpoint in self.checkpoints]
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """A figure that is compared with a reference, and the difference that is allowed."""
+
+    unit: Unit
+    value: Callable[[MeasuredWindow], float | None]
+    of_vertex: bool = True
+    """Whether it is a figure of each vertex; otherwise of the whole job."""
+    share: float = ALLOWED_SHARE
+    """Allowed difference as a share of the reference."""
+    least: float = LEAST_MS
+    """Difference that is always allowed."""
+    ranges_over_seeds: bool = True
+    """Whether the reference may also lie in the range of our seeds."""
+    of_checkpoint: Callable[[CheckpointResult, VertexCheckpoint | None], float | None] | None = None
+    """Returns the value for one checkpoint, and for the vertex in it; None: it is no time of checkpoints."""
+
+
+def _in_part(
+    over: Callable[[Values], float | None], field: str
+) -> Callable[[CheckpointResult, VertexCheckpoint | None], float | None]:
+    """Return a function that combines the values of a vertex's subtasks in one checkpoint."""
+    return lambda checkpoint, vertex: over(getattr(vertex, field))
+
+
+COMPARED: Mapping[str, Compared] = {
+    END_TO_END: Compared(
+        MS,
+        lambda window: window.block["end_to_end_ms"],
+        of_vertex=False,
+        of_checkpoint=lambda checkpoint, vertex: checkpoint.duration_ms,
+    ),
+    PERSISTED: Compared(
+        BYTES,
+        lambda window: window.block["persisted_bytes"] or None,
+        of_vertex=False,
+        least=0.0,
+        ranges_over_seeds=False,
+    ),
+    THROUGHPUT: Compared(
+        PER_S,
+        lambda window: total(window.vertex["records_in_per_s"]),
+        share=0.03,
+        least=0.0,
+        ranges_over_seeds=False,
+    ),
+    START_DELAY: Compared(
+        MS,
+        lambda window: middle(map(mean_of_known, window.parts("start_delay_ms"))),
+        of_checkpoint=_in_part(mean_of_known, "start_delay_ms"),
+    ),
+    ALIGNMENT: Compared(
+        MS,
+        lambda window: window.vertex["alignment_ms_max_subtask"],
+        of_checkpoint=_in_part(highest, "alignment_ms"),
+    ),
+    BUFFER_SIZE: Compared(
+        BYTES, lambda window: lowest(window.vertex.get("debloatedBufferSize") or ()), least=LEAST_BYTES
+    ),
+}
+"""The compared figures by name, in the order of their rows."""

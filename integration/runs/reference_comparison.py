@@ -16,7 +16,7 @@ number is inside the tolerance if one of these rules holds:
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from statistics import median
 from typing import Annotated, Any, NamedTuple
 
@@ -27,35 +27,16 @@ from netstack import CheckpointStatus, Result, Viewed
 
 from ..base.errors import FileError, UsageError
 from ..base.number_text import counted, is_or_are
-from ..base.optional_figures import known, lowest, middle, total
+from ..base.optional_figures import middle
+from .quantities import COMPARED, MS, MeasuredWindow
 
 Run = Mapping[str, Any]
 Block = Mapping[str, Any]
 """One window of a run's ``steady``."""
 
-THROUGHPUT = "throughput"
-START_DELAY = "mean start delay"
-ALIGNMENT = "slowest alignment"
-END_TO_END = "end to end"
-BUFFER_SIZE = "smallest buffer"
-PERSISTED = "persisted in flight"
-
-UNITS = {
-    THROUGHPUT: "rec/s",
-    START_DELAY: "ms",
-    ALIGNMENT: "ms",
-    END_TO_END: "ms",
-    BUFFER_SIZE: "bytes",
-    PERSISTED: "bytes",
-}
-
 _PARTS = ("steady", "checkpoints")
 """The compared parts of a run."""
 
-THROUGHPUT_SHARE = 0.03
-SHARE = 0.10
-LEAST_MS = 15.0
-LEAST_BYTES = 64.0
 WIDENING = 0.10
 
 TOO_SMALL = "too small"
@@ -85,23 +66,16 @@ def windows(run: Run) -> list[Window]:
     return [Window(block["from_s"], block["to_s"]) for block in run["steady"]]
 
 
-def measure(run: Run, operators: Iterable[int]) -> dict[Subject, float]:
+def measure(run: Run, operators: Sequence[int]) -> dict[Subject, float]:
     """Return the known quantities of a run; `operators` are the positions of the vertices with inputs."""
     quantities: dict[Subject, float | None] = {}
-    places = list(operators)
     for window, block in zip(windows(run), run["steady"], strict=True):
-        quantities[Subject(window, None, END_TO_END)] = block["end_to_end_ms"]
-        quantities[Subject(window, None, PERSISTED)] = block["persisted_bytes"] or None
         checkpoints = checkpoints_in(run, window)
-        for place in places:
-            vertex = block["vertices"][place]
-            quantities[Subject(window, place, THROUGHPUT)] = total(vertex["records_in_per_s"])
-            delays = [known(checkpoint["vertices"][place]["start_delay_ms"]) for checkpoint in checkpoints]
-            quantities[Subject(window, place, START_DELAY)] = middle(
-                sum(subtasks) / len(subtasks) for subtasks in delays if subtasks
-            )
-            quantities[Subject(window, place, ALIGNMENT)] = vertex["alignment_ms_max_subtask"]
-            quantities[Subject(window, place, BUFFER_SIZE)] = lowest(vertex.get("debloatedBufferSize") or ())
+        for place in (None, *operators):
+            measured = MeasuredWindow(block, checkpoints, place)
+            for name, compared in COMPARED.items():
+                if compared.of_vertex == (place is not None):
+                    quantities[Subject(window, place, name)] = compared.value(measured)
     return {subject: value for subject, value in quantities.items() if value is not None}
 
 
@@ -223,20 +197,15 @@ def compare(results: Sequence[Result], reference: dict[str, Any]) -> Comparison:
 
 def tolerance(quantity: str, flink: float, buffer_time: float) -> float:
     """Return the allowed difference from Flink's number, in the quantity's unit."""
-    if quantity == THROUGHPUT:
-        return THROUGHPUT_SHARE * flink
-    if quantity == PERSISTED:
-        return SHARE * flink
-    if quantity == BUFFER_SIZE:
-        return max(SHARE * flink, LEAST_BYTES)
-    return max(SHARE * flink, buffer_time, LEAST_MS)
+    compared = COMPARED[quantity]
+    return max(compared.share * flink, compared.least, buffer_time if compared.unit is MS else 0.0)
 
 
 def judge(quantity: str, flink: Spread, ours: Spread, allowed: float) -> str:
     """Return the rule that the emulated number meets, as `Row.why` names it, or "outside"."""
     if abs(ours.median - flink.median) <= allowed:
         return "tolerance"
-    if quantity not in (THROUGHPUT, PERSISTED):
+    if COMPARED[quantity].ranges_over_seeds:
         least, most = ours.least * (1 - WIDENING), ours.most * (1 + WIDENING)
         if least <= flink.median <= most:
             return "our range"
@@ -260,7 +229,7 @@ def _row(subject: Subject, vertex: str, flink: Spread, ours: Spread | None, buff
         window=str(subject.window),
         vertex=vertex,
         quantity=subject.quantity,
-        unit=UNITS[subject.quantity],
+        unit=COMPARED[subject.quantity].unit.name,
         flink=flink,
         ours=ours,
         ratio=round(ours.median / flink.median, 3) if ours is not None and flink.median else None,

@@ -11,7 +11,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from integration.runs.reference_comparison import END_TO_END, THROUGHPUT, measure, runs_of
+from integration.runs.quantities import END_TO_END, THROUGHPUT
+from integration.runs.reference_comparison import measure, runs_of
 from netstack import emulate
 from tests.flink import __main__ as commands
 from tests.flink import policy_runs

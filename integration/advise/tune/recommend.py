@@ -17,7 +17,8 @@ from netstack import CheckpointResult, Scenario, Viewed, format_duration
 from ...base.errors import UsageError
 from ...base.number_text import milliseconds, size
 from ...base.optional_figures import known, mean_of_known, quotient
-from ...runs.reference_comparison import END_TO_END, tolerance
+from ...runs.quantities import END_TO_END
+from ...runs.reference_comparison import tolerance
 from ...runs.window_figures import COUNTS, FIGURES, Measures
 from ..diagnose.headroom import Headroom
 from ..diagnose.words import headroom_text

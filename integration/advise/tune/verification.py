@@ -26,7 +26,8 @@ from ...base.errors import UsageError
 from ...base.number_text import counted
 from ...base.optional_figures import complete
 from ...flink import Imported
-from ...runs.reference_comparison import END_TO_END, THROUGHPUT, Spread, judge, tolerance
+from ...runs.quantities import END_TO_END, THROUGHPUT
+from ...runs.reference_comparison import Spread, judge, tolerance
 from ..diagnose.conditions import BACK_PRESSURED
 from ..sweeps.end_of_run import SETTLED_CHECKPOINTS
 from .change_package import (

@@ -1,8 +1,8 @@
 // The table of checkpoints: pending ones, and below them those that have ended, newest first.
 
 import { byId, element, throttled } from "./dom.js";
-import { bytes, duration, moment } from "./format.js";
-import { drawPhases, longestOf, PHASES, phaseBar } from "./phases.js";
+import { moment, WORDS } from "./format.js";
+import { drawPhases, longestOf, phaseBar } from "./phases.js";
 
 const MOST_SHOWN = 100;
 
@@ -14,8 +14,16 @@ export class Checkpoints {
     this.model = model;
     this.pending = byId("pending-checkpoints");
     this.ended = byId("ended-checkpoints");
+    this.head = byId("checkpoints").tHead.rows[0];
     this.note = byId("checkpoints-note");
     this.draw = throttled(() => this.#draw(), 250);
+  }
+
+  // Make the head, for a job: its first figure stands before the bar of the phases.
+  build() {
+    const [first, ...others] = this.model.hello.columns.ended;
+    const heads = ["ID", "Status", "Triggered at", first.head, "Phases", ...others.map(({ head }) => head)];
+    this.head.replaceChildren(...heads.map((text) => element("th", { scope: "col", text })));
   }
 
   #draw() {
@@ -39,7 +47,7 @@ export class Checkpoints {
       element("th", { scope: "row", text: this.#named(side, id) }),
       element("td", { text: "pending" }),
       number("Triggered at", moment(t)),
-      element("td", { class: "progress", colspan: 8 }, bar, ` ${words}`));
+      element("td", { class: "progress", colspan: this.model.hello.columns.ended.length + 1 }, bar, ` ${words}`));
   }
 
   #named(side, id) {
@@ -52,7 +60,7 @@ export class Checkpoints {
     if (drawn === this.#drawn) return;
     this.#drawn = drawn;
     const shown = all.toSorted((one, other) => other.t - one.t || (one.side < other.side ? -1 : 1)).slice(0, MOST_SHOWN);
-    const longest = longestOf(shown);
+    const longest = longestOf(shown, this.model.hello.columns.phases);
     this.ended.replaceChildren(...shown.map((row) => this.#endedRow(row, longest)));
     const more = all.length > shown.length ? ` The newest ${shown.length} of ${all.length} are shown.` : "";
     this.note.textContent = all.length === 0 ? "No checkpoint has ended yet." : more;
@@ -62,17 +70,17 @@ export class Checkpoints {
     const status = row.status.toLowerCase();
     const failed = status !== "completed";
     const about = row.failure ?? (row.kind === "CHECKPOINT" ? null : kindWords(row.kind));
-    const bar = phaseBar();
-    drawPhases(bar, row, longest);
+    const { phases, ended } = this.model.hello.columns;
+    const bar = phaseBar(phases);
+    drawPhases(bar, phases, row, longest);
+    const [first, ...others] = ended.map(({ name, head, unit }) => number(head, WORDS[unit](row.figures[name])));
     return element("tr", { class: failed ? "failed" : null, "data-side": row.side, "data-checkpoint": row.id },
       element("th", { scope: "row", text: this.#named(row.side, row.id) }),
       element("td", {}, `${failed ? "✗ " : ""}${status}`, about === null ? null : element("small", { text: about })),
       number("Triggered at", moment(row.t)),
-      number("End to end", duration(row.end_to_end_s)),
+      first,
       element("td", { class: "phases" }, bar),
-      ...PHASES.map(([field, name]) => number(name[0].toUpperCase() + name.slice(1), duration(row[field]))),
-      number("State", bytes(row.state_bytes)),
-      number("Data in flight, stored", bytes(row.in_flight_bytes)));
+      ...others);
   }
 }
 

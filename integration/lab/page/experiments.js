@@ -1,7 +1,7 @@
 // Suggested experiments: each makes one change of the job with a click, and says what to watch while it takes effect.
 
 import { byId, element, setHidden, setText, throttled } from "./dom.js";
-import { bytes, duration, moment, NONE, readDuration, writeDuration } from "./format.js";
+import { bytes, moment, NONE, readDuration, WORDS, writeDuration } from "./format.js";
 
 const TIMES = 4; // as slow
 const LEAST_SLOW_S = 1e-3; // of a record that has cost nothing
@@ -62,17 +62,17 @@ function debloating(controls) {
   return controls.find(({ key }) => key === "taskmanager.network.memory.buffer-debloat.enabled");
 }
 
-// What is compared before and after: a name, a value of the last row or checkpoint of a side, and its words.
-const FIGURES = [
-  ["Data in flight", "row", (row) => row.in_flight_bytes.reduce((sum, each) => sum + each, 0), bytes],
-  ["Checkpoint, end to end", "checkpoint", (checkpoint) => checkpoint.end_to_end_s, duration],
-  ["Start delay", "checkpoint", (checkpoint) => checkpoint.start_delay_s, duration],
-  ["Alignment", "checkpoint", (checkpoint) => checkpoint.alignment_s, duration],
-  ["Data in flight, stored", "checkpoint", (checkpoint) => checkpoint.in_flight_bytes, bytes],
-];
+// What is compared before and after: the data in flight of the last row, and figures of the last checkpoint, each with
+// its head, its value in what is known of a side, and its words.
+function compared(columns) {
+  const ofCheckpoint = columns.effect.map(({ name, head, unit }) => (
+    { head, of: ({ checkpoint }) => checkpoint?.figures[name], words: WORDS[unit], ends: true }));
+  const inFlight = ({ row }) => row?.in_flight_bytes.reduce((sum, each) => sum + each, 0);
+  return [{ head: "Data in flight", of: inFlight, words: bytes, ends: false }, ...ofCheckpoint];
+}
 
 export class Experiments {
-  #views;
+  #views = [];
   #asked = false; // for a change that the lab has not answered yet
   #running = null; // {id, side, t, watch, before}: the one that was started last
   #costs = new Map(); // of vertices that were made slow: what they cost before and then, by side and vertex
@@ -80,9 +80,15 @@ export class Experiments {
   constructor(model, say) {
     this.model = model;
     this.say = say;
-    this.#views = EXPERIMENTS.map((experiment) => new View(experiment, () => this.#start(experiment)));
-    byId("experiments").replaceChildren(...this.#views.map(({ element: each }) => each));
     this.draw = throttled(() => this.#draw(), 250);
+  }
+
+  // Make the buttons, for a job.
+  build() {
+    if (this.#views.length > 0) return; // the same for all jobs
+    const figures = compared(this.model.hello.columns);
+    this.#views = EXPERIMENTS.map((experiment) => new View(experiment, figures, () => this.#start(experiment)));
+    byId("experiments").replaceChildren(...this.#views.map(({ element: each }) => each));
   }
 
   // What a click does now; null: the job has no such control.
@@ -140,16 +146,17 @@ export class Experiments {
 }
 
 class View {
-  constructor(experiment, started) {
+  constructor(experiment, figures, started) {
     this.experiment = experiment;
+    this.figures = figures;
     this.button = element("button", { type: "button", "data-experiment": experiment.id, onclick: started });
     this.none = element("small", { text: experiment.none ?? "", hidden: true });
     this.words = element("p");
-    this.cells = FIGURES.map(() => [element("td"), element("td")]);
+    this.cells = figures.map(() => [element("td"), element("td")]);
     this.since = element("th", { scope: "col" });
     this.effect = element("div", { class: "effect", hidden: true }, this.words, element("table", {},
       element("thead", {}, element("tr", {}, element("td"), this.since, element("th", { scope: "col", text: "now" }))),
-      element("tbody", {}, ...FIGURES.map(([name], place) => element("tr", {}, element("th", { scope: "row", text: name }), ...this.cells[place])))));
+      element("tbody", {}, ...figures.map(({ head }, place) => element("tr", {}, element("th", { scope: "row", text: head }), ...this.cells[place])))));
     this.element = element("div", { class: "control" }, this.button, this.none, this.effect);
   }
 
@@ -166,11 +173,11 @@ class View {
     setText(this.words, `Watch: ${running.watch}`);
     setText(this.since, `${forked ? `${running.side} ` : ""}at ${moment(running.t)}`);
     const waits = (now.checkpoint?.t ?? -1) < running.t; // the last checkpoint began before the change
-    FIGURES.forEach(([, kind, of, words], place) => {
+    this.figures.forEach(({ of, words, ends }, place) => {
       const [before, after] = this.cells[place];
-      const textOf = (figures) => (figures[kind] === null ? NONE : words(of(figures[kind])));
+      const textOf = (known) => (of(known) === undefined ? NONE : words(of(known)));
       setText(before, textOf(running.before));
-      setText(after, kind === "checkpoint" && waits ? "not yet" : textOf(now));
+      setText(after, ends && waits ? "not yet" : textOf(now));
     });
   }
 }

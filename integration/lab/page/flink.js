@@ -1,43 +1,10 @@
 // A running Flink beside the lab: how far its job is read, and what it shows now beside what is predicted.
 
 import { byId, element, setHidden, setText } from "./dom.js";
-import { bytes, duration, NONE, percent, rate, threeDigits } from "./format.js";
+import { duration, NONE, WORDS } from "./format.js";
 
-// A column of the vertices: its head, the figure, and its words.
-const VERTEX_COLUMNS = [
-  ["Busy", "busy", percent],
-  ["Back-pressured", "backpressured", percent],
-  ["Idle", "idle", percent],
-  ["Records", "records_per_s", rate],
-  ["In pool", "in_pool", percent],
-  ["Input queue, buffers", "input_queue", buffersOf],
-  ["Out pool", "out_pool", percent],
-  ["Output queue, buffers", "output_queue", buffersOf],
-  ["Buffer size", "buffer_bytes", bytes],
-  ["Time to consume", "time_to_consume_s", duration],
-  ["Start delay", "start_delay_s", duration],
-  ["Alignment", "alignment_s", duration],
-];
-const JOB_COLUMNS = [
-  ["Checkpoints", "checkpoints", String],
-  ["End to end", "end_to_end_s", duration],
-  ["Shortest", "end_to_end_least_s", duration],
-  ["Longest", "end_to_end_most_s", duration],
-  ["Data in flight, stored", "in_flight_bytes", bytes],
-];
-const CHECKPOINT_COLUMNS = [
-  ["Triggered after", "t", duration],
-  ["End to end", "end_to_end_s", duration],
-  ["Longest start delay", "start_delay_s", duration],
-  ["Longest alignment", "alignment_s", duration],
-  ["Data in flight, stored", "in_flight_bytes", bytes],
-];
 const SIGNS = { running: "\u25b6 running", recorded: "a recording", away: "\u26a0 no answer", waiting: "\u26a0 not running", gone: "\u26a0 changed" };
 const NOT_YET = "No figures until the queues have settled.";
-
-function buffersOf(number) {
-  return number === null || number === undefined ? NONE : threeDigits(number);
-}
 
 export class Flink {
   #rows = ""; // which rows there are
@@ -46,9 +13,6 @@ export class Flink {
   constructor(model, say) {
     this.model = model;
     for (const id of ["try-again", "read-again"]) byId(id).addEventListener("click", () => say({ type: "read_again" }));
-    head("flink-vertices", ["", ...VERTEX_COLUMNS.map(([text]) => text)]);
-    head("flink-job", ["Whole job", ...JOB_COLUMNS.map(([text]) => text)]);
-    head("flink-checkpoints", ["Checkpoint", ...CHECKPOINT_COLUMNS.map(([text]) => text)]);
   }
 
   // While a job is read there is nothing else to see; null: it has been read.
@@ -75,6 +39,10 @@ export class Flink {
     const job = this.model.hello.flink;
     setHidden(byId("flink"), job === null);
     if (job === null) return;
+    const { columns } = this.model.hello;
+    head("flink-vertices", "", columns.vertices);
+    head("flink-job", "Whole job", columns.checkpoints);
+    head("flink-checkpoints", "Checkpoint", columns.flink);
     byId("flink-notes").replaceChildren(...job.notes.map((text) => element("li", { text })));
     setHidden(byId("flink-about"), job.notes.length === 0);
   }
@@ -86,13 +54,14 @@ export class Flink {
     const rows = [["flink", flink.state === "recorded" ? "recorded" : "Flink now", flink.flink], ...flink.predicted.map(({ side, figures }) =>
       [side, flink.predicted.length > 1 ? `predicted, ${side}` : "predicted", figures])];
     this.#build(hello, rows);
+    const { columns } = hello;
     for (const [key, , figures] of rows) {
       hello.vertices.forEach((vertex, place) => {
-        this.#fill(`${key} ${place}`, VERTEX_COLUMNS, figures?.vertices[place]);
+        this.#fill(`${key} ${place}`, columns.vertices, figures?.vertices[place]);
       });
-      this.#fill(key, JOB_COLUMNS, figures);
+      this.#fill(key, columns.checkpoints, figures?.checkpoints);
     }
-    this.#drawCheckpoints(flink.checkpoints);
+    this.#drawCheckpoints(flink.checkpoints, columns.flink);
   }
 
   #drawState({ state, text, age_s }, { url, job_name, version }) {
@@ -115,17 +84,18 @@ export class Flink {
     this.#rows = wanted;
     this.#cells.clear();
     const table = byId("flink-vertices");
+    const { columns } = hello;
     for (const body of [...table.tBodies]) body.remove();
     hello.vertices.forEach((vertex, place) => {
-      const named = element("tr", {}, element("th", { scope: "rowgroup", colspan: VERTEX_COLUMNS.length + 1, text: vertex.name }));
+      const named = element("tr", {}, element("th", { scope: "rowgroup", colspan: columns.vertices.length + 1, text: vertex.name }));
       table.append(element("tbody", { "data-vertex": vertex.name }, named,
-        ...rows.map(([key, words]) => this.#row(`${key} ${place}`, key, words, VERTEX_COLUMNS))));
+        ...rows.map(([key, words]) => this.#row(`${key} ${place}`, key, words, columns.vertices))));
     });
-    byId("flink-job").tBodies[0].replaceChildren(...rows.map(([key, words]) => this.#row(key, key, words, JOB_COLUMNS)));
+    byId("flink-job").tBodies[0].replaceChildren(...rows.map(([key, words]) => this.#row(key, key, words, columns.checkpoints)));
   }
 
   #row(key, of, words, columns) {
-    const cells = columns.map(([, field]) => element("td", { class: "number", "data-figure": field }));
+    const cells = columns.map(({ name }) => element("td", { class: "number", "data-figure": name }));
     this.#cells.set(key, cells);
     return element("tr", { "data-of": of }, element("th", { scope: "row", text: words }), ...cells);
   }
@@ -133,21 +103,22 @@ export class Flink {
   #fill(key, columns, figures) {
     const cells = this.#cells.get(key) ?? [];
     cells.forEach((cell, at) => {
-      const [, field, words] = columns[at];
-      setText(cell, figures ? words(figures[field]) : NONE);
+      const { name, unit } = columns[at];
+      setText(cell, figures ? WORDS[unit](figures[name]) : NONE);
       cell.title = figures ? "" : NOT_YET;
     });
   }
 
-  #drawCheckpoints(checkpoints) {
+  #drawCheckpoints(checkpoints, columns) {
     byId("flink-checkpoints").tBodies[0].replaceChildren(...checkpoints.toReversed().map((checkpoint) =>
       element("tr", {}, element("th", { scope: "row", text: String(checkpoint.id) }),
-        ...CHECKPOINT_COLUMNS.map(([, field, words]) => element("td", { class: "number", text: words(checkpoint[field]) })))));
+        ...columns.map(({ name, unit }) => element("td", { class: "number", text: WORDS[unit](checkpoint.figures[name]) })))));
     setHidden(byId("flink-last"), checkpoints.length === 0);
   }
 }
 
-function head(table, texts) {
+function head(table, first, columns) {
+  const texts = [first, ...columns.map((column) => column.head)];
   byId(table).tHead.replaceChildren(element("tr", {}, ...texts.map((text) => element(text ? "th" : "td", { scope: text ? "col" : null, text }))));
 }
 

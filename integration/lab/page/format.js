@@ -46,6 +46,16 @@ export function backlog(records) {
   return records === null ? NONE : counted(records, "record");
 }
 
+// Words of a value by the unit of its figure, as the lab names them.
+export const WORDS = {
+  ms: (value) => duration(value === null ? null : value / 1e3),
+  bytes,
+  "rec/s": rate,
+  share: percent,
+  buffers: (value) => (value === null ? NONE : threeDigits(value)),
+  count: String,
+};
+
 export function percent(share) {
   return share === null || share === undefined ? NONE : `${Math.round(share * 100)} %`;
 }

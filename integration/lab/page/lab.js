@@ -104,6 +104,8 @@ function showNews(what) {
       sides.build();
       series.build();
       last.build();
+      experiments.build();
+      checkpoints.build();
       greeted();
       break;
     case "sides": greeted(); break;

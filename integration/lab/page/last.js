@@ -1,8 +1,8 @@
 // The last checkpoint of each side, phase by phase, in the header: what a change did to checkpoints.
 
 import { byId, element, setHidden, setText, throttled } from "./dom.js";
-import { duration, moment } from "./format.js";
-import { drawPhases, longestOf, PHASES, phaseBar } from "./phases.js";
+import { moment, WORDS } from "./format.js";
+import { classOf, drawPhases, longestOf, phaseBar } from "./phases.js";
 
 export class Last {
   #rows = new Map();
@@ -15,20 +15,22 @@ export class Last {
 
   // Make a row for each side.
   build() {
-    this.#rows = new Map([...this.model.sides.keys()].map((side) => [side, row(side, this.model.forked)]));
+    this.#rows = new Map([...this.model.sides.keys()].map((side) => [side, row(side, this.model.forked, this.model.hello.columns)]));
     this.place.replaceChildren(...[...this.#rows.values()].map(({ element: each }) => each));
     this.#draw();
   }
 
   #draw() {
     const shown = [...this.#rows.keys()].map((side) => this.model.lastCheckpoint(side));
-    const longest = longestOf(shown.filter((each) => each !== null));
+    const longest = longestOf(shown.filter((each) => each !== null), this.model.hello.columns.phases);
     [...this.#rows].forEach(([side, cells], place) => this.#fill(cells, side, shown[place], longest));
   }
 
   #fill(cells, side, checkpoint, longest) {
-    const failed = checkpoint !== null && checkpoint.end_to_end_s === null;
-    setText(cells.end, checkpoint === null ? "none yet" : failed ? "✗ failed" : duration(checkpoint.end_to_end_s));
+    const { ended: [whole], phases } = this.model.hello.columns;
+    const took = checkpoint?.figures[whole.name] ?? null;
+    const failed = checkpoint !== null && took === null;
+    setText(cells.end, checkpoint === null ? "none yet" : failed ? "✗ failed" : WORDS[whole.unit](took));
     setHidden(cells.bar, checkpoint === null);
     setHidden(cells.phases, checkpoint === null);
     const about = checkpoint === null ? null : `checkpoint ${checkpoint.id} at ${moment(checkpoint.t)}`;
@@ -36,8 +38,8 @@ export class Last {
     setText(cells.about, words);
     if (cells.about.title !== words) cells.about.title = words; // a narrow page cuts it
     if (checkpoint === null) return;
-    drawPhases(cells.bar, checkpoint, longest);
-    PHASES.forEach(([field], place) => setText(cells.figures[place], duration(checkpoint[field])));
+    drawPhases(cells.bar, phases, checkpoint, longest);
+    phases.forEach(({ name, unit }, place) => setText(cells.figures[place], WORDS[unit](checkpoint.figures[name])));
   }
 
   #pending(side) {
@@ -47,12 +49,12 @@ export class Last {
   }
 }
 
-function row(side, forked) {
-  const end = element("strong", { "data-figure": "end_to_end_s" });
-  const bar = phaseBar();
-  const figures = PHASES.map(([field]) => element("b", { "data-figure": field }));
-  const phases = element("span", { class: "phases" }, ...PHASES.map(([, name], place) =>
-    element("span", {}, element("i", { class: `key ${name.replace(" ", "-")}` }), `${name} `, figures[place])));
+function row(side, forked, columns) {
+  const end = element("strong", { "data-figure": columns.ended[0].name });
+  const bar = phaseBar(columns.phases);
+  const figures = columns.phases.map(({ name }) => element("b", { "data-figure": name }));
+  const phases = element("span", { class: "phases" }, ...columns.phases.map((phase, place) =>
+    element("span", {}, element("i", { class: `key ${classOf(phase)}` }), `${phase.head} `, figures[place])));
   const about = element("small");
   const name = forked ? `Last checkpoint of side ${side}` : "Last checkpoint";
   const made = element("p", { "data-side": side, title: "Each phase is the longest of all subtasks, so they do not add up to the whole." },

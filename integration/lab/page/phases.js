@@ -1,28 +1,23 @@
-// The phases of a checkpoint as a bar; each is the longest of all subtasks.
+// The phases of a checkpoint as a bar; each is the longest of all subtasks. `phases` are columns of the lab.
 
 import { element } from "./dom.js";
-import { duration } from "./format.js";
+import { WORDS } from "./format.js";
 
-export const PHASES = [
-  ["start_delay_s", "start delay"],
-  ["alignment_s", "alignment"],
-  ["sync_s", "sync"],
-  ["async_s", "async"],
-];
+export const classOf = (phase) => phase.head.replace(" ", "-");
 
-// The length of the longest bar of some checkpoints, in seconds.
-export function longestOf(checkpoints) {
-  return Math.max(1e-9, ...checkpoints.map((each) => PHASES.reduce((sum, [field]) => sum + (each[field] ?? 0), 0)));
+// The length of the longest bar of some checkpoints.
+export function longestOf(checkpoints, phases) {
+  return Math.max(1e-9, ...checkpoints.map(({ figures }) => phases.reduce((sum, { name }) => sum + (figures[name] ?? 0), 0)));
 }
 
-export function phaseBar() {
-  return element("span", { class: "bar", "aria-hidden": "true" }, ...PHASES.map(([, name]) => element("span", { class: name.replace(" ", "-") })));
+export function phaseBar(phases) {
+  return element("span", { class: "bar", "aria-hidden": "true" }, ...phases.map((phase) => element("span", { class: classOf(phase) })));
 }
 
-export function drawPhases(bar, checkpoint, longest) {
-  PHASES.forEach(([field, name], place) => {
+export function drawPhases(bar, phases, { figures }, longest) {
+  phases.forEach(({ name, head, unit }, place) => {
     const part = bar.children[place];
-    part.style.width = `${(100 * (checkpoint[field] ?? 0)) / longest}%`;
-    part.title = `${name} ${duration(checkpoint[field])}`;
+    part.style.width = `${(100 * (figures[name] ?? 0)) / longest}%`;
+    part.title = `${head} ${WORDS[unit](figures[name])}`;
   });
 }

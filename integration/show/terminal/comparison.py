@@ -12,8 +12,8 @@ from rich.table import Column
 from rich.text import Text
 
 from ...base.number_text import NOTHING, counted, figure, is_or_are, ratio, size, size_in, size_unit
-from ...runs.quantities import JOB, WINDOWS, in_view
-from ...runs.reference_comparison import END_TO_END, THROUGHPUT, TOO_SMALL, Comparison, Row, Spread
+from ...runs.quantities import END_TO_END, JOB, THROUGHPUT, WINDOWS, in_view
+from ...runs.reference_comparison import TOO_SMALL, Comparison, Row, Spread
 from ...runs.result_differences import FigureDifference, ResultDifferences
 from .console import WIDTH
 from .table_style import BEFORE, BOTH, TIGHT, figures

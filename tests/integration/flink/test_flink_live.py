@@ -13,7 +13,7 @@ from time import monotonic, sleep
 import pytest
 
 from integration.flink import FlinkRestError, Imported, import_scenario, validate
-from integration.runs.reference_comparison import ALIGNMENT, END_TO_END, START_DELAY, THROUGHPUT
+from integration.runs.quantities import ALIGNMENT, END_TO_END, START_DELAY, THROUGHPUT
 from integration.runs.seeds import run_seeds
 from netstack import Edge, Scenario, preset_for
 from tests.flink.cluster import NEWEST, PACKAGE

@@ -8,7 +8,7 @@ import pytest
 
 from integration.cli.app import main
 from integration.flink import FlinkRestError, Recording, import_scenario, validate
-from integration.runs.reference_comparison import ALIGNMENT, BUFFER_SIZE, END_TO_END, START_DELAY, THROUGHPUT
+from integration.runs.quantities import ALIGNMENT, BUFFER_SIZE, END_TO_END, START_DELAY, THROUGHPUT
 from integration.runs.seeds import run_seeds
 from netstack import InputError, emulate, read_scenario, scenario_document
 from tests.integration.flink.flink_cluster import NAMES, replayed

@@ -75,7 +75,7 @@ def figures(lab: Lab, side: int = 0) -> list[Any]:
     job.new_checkpoints()
     return [
         [(row.t, row.records_per_s, row.busy, row.in_flight_bytes) for row in job.rows],
-        [(each.id, each.t, each.end_to_end_s, each.status) for each in job.checkpoints],
+        [(each.id, each.t, each.figures, each.status) for each in job.checkpoints],
     ]
 
 

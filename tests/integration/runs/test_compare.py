@@ -7,12 +7,8 @@ import pytest
 from rich.console import Console
 
 from integration.base.number_text import figure
+from integration.runs.quantities import ALIGNMENT, BUFFER_SIZE, END_TO_END, START_DELAY, THROUGHPUT
 from integration.runs.reference_comparison import (
-    ALIGNMENT,
-    BUFFER_SIZE,
-    END_TO_END,
-    START_DELAY,
-    THROUGHPUT,
     TOO_SMALL,
     Comparison,
     Row,
