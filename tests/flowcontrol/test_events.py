@@ -118,7 +118,7 @@ def barrier_bytes(**changes: float) -> bytes:
         bytes.fromhex("00000006 00000000") + struct.pack(">iqdbibd", 0, 5, 1.0, 0, -1, 1, 1.0),
         barrier_bytes(kind=1),
         barrier_bytes(location=0),
-        barrier_bytes(alignment=4),
+        barrier_bytes(alignment=len(Alignment)),
         barrier_bytes(timestamp=math.nan),
         barrier_bytes(timeout=-1.0),
         barrier_bytes(timeout=math.nan),
