@@ -52,7 +52,9 @@ def table(name: str | None) -> Iterator[str]:
     if name is None:
         return lines(("option", f"default ({DEFAULT_PRESET})", "notes"), map(option_row, OPTIONS))
     needed = required_in(TABLES[name])
-    rows = (key_row(key, key.name in needed) for key in all_keys(TABLES[name]) if not key.hidden)
+    rows = [key_row(key, key.name in needed) for key in all_keys(TABLES[name]) if not key.hidden]
+    if TABLES[name] is CostModel:  # the defaults show the form of the values
+        return lines(("key", "default", "meaning"), [(key, default, text) for key, _, default, text in rows])
     return lines(("key", "value", "if absent", "meaning"), rows)
 
 

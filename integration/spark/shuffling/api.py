@@ -162,7 +162,7 @@ def shuffle(
         max_memory: Maximum bytes of rows that a task with several partitions holds: a number, or a text in
             Flink's syntax such as "256 mb"; 128 MiB by default. Its process takes some 300 MiB more: Python
             with its libraries, network memory, and rows that are being sorted.
-        compression: "lz4" or "zstd" sends columns compressed, by Arrow's rules; see docs/PERFORMANCE.md.
+        compression: "lz4" or "zstd" sends columns compressed, by Arrow's rules; see docs/SHUFFLE.md.
 
     Raises:
         ShuffleError: The shuffle cannot be run: no slot, dynamic allocation, no such column, a type that
