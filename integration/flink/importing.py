@@ -20,9 +20,11 @@ from .fit.union_or_join import input_kinds, with_input_kinds
 from .fit.words import note_of
 from .http.answers import Answers
 from .http.client import RestClient
+from .read.checkpoints import EndedCheckpoints, read_checkpoints, read_ended_checkpoints
 from .read.cores_in_use import Processors
-from .read.job import FlinkJob, JobState, read_job, read_running, unchanged
-from .read.measurements import EndedCheckpoints, Measured, measured, read_checkpoints, read_ended_checkpoints
+from .read.job import FlinkJob, read_job
+from .read.job_state import JobState, read_running, unchanged
+from .read.measurements import Measured, measured
 from .read.sampling import Samples, stands_still, take_samples, watch_time_s
 from .recording import Recording
 

@@ -15,8 +15,10 @@ from ..base.errors import FlinkRestError, JobWentError, NotRunningError
 from .http.answers import Answers
 from .http.client import RestClient
 from .importing import Imported
-from .read.job import ENDED, RUNNING, FlinkJob, running_since_ms
-from .read.measurements import Measured, measured, read_checkpoints
+from .read.checkpoints import read_checkpoints
+from .read.job import FlinkJob
+from .read.job_state import ENDED, RUNNING, running_since_ms
+from .read.measurements import Measured, measured
 from .read.sampling import (
     MetricNames,
     Round,

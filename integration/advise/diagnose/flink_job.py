@@ -25,8 +25,10 @@ from ...flink.fit.words import IF_CPU_BOUND, note_of
 from ...flink.http.answers import Answers, number
 from ...flink.http.client import RestClient
 from ...flink.importing import Imported, check_shape, import_scenario, missing_paths
-from ...flink.read.job import ended_job, read_ended, read_job, unchanged
-from ...flink.read.measurements import Measured, measured, read_checkpoints
+from ...flink.read.checkpoints import read_checkpoints
+from ...flink.read.job import read_job
+from ...flink.read.job_state import ended_job, read_ended, unchanged
+from ...flink.read.measurements import Measured, measured
 from ...flink.read.sampling import SubtaskSamples, totals
 from .diagnosis import Diagnosis, diagnose
 from .observation import Observation, observation_of

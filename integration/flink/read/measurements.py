@@ -1,10 +1,10 @@
-"""Metrics and checkpoints of a Flink job, in the same fields as emulated results."""
+"""Figures of a Flink job, in the same fields as emulated results."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from statistics import fmean, median
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -13,8 +13,7 @@ from numpy.typing import NDArray
 from netstack import CheckpointResult, Steady, VertexCheckpoint, VertexSteady, barrier_figures
 
 from ...base.optional_figures import known, quotient
-from ..http.client import RestClient
-from .job import FlinkJob, FlinkVertex
+from .job import FlinkJob
 from .sampling import METRICS, Samples, SubtaskSamples, longer_per_s
 
 _GAUGES = tuple(field for field in METRICS if field in VertexSteady.__struct_fields__)
@@ -22,9 +21,6 @@ _RATES = ("records_in", "bytes_in", "records_out", "bytes_out", "buffers_out")
 _SHARES = ("busy", "backpressured", "idle")
 _TIMES = tuple(field for field in VertexCheckpoint.__struct_fields__ if field.endswith("_ms"))
 _DECIMALS = 2
-
-CHECKPOINTS = 10
-"""Number of recent checkpoints that are read. Earlier ones may belong to another load."""
 
 
 class Measured(msgspec.Struct, frozen=True, kw_only=True):
@@ -169,105 +165,3 @@ def _median(values: Iterable[float]) -> float | None:
 
 def _rounded(values: Iterable[float | None]) -> list[float | None]:
     return [None if value is None else round(value, _DECIMALS) for value in values]
-
-
-# Checkpoints
-
-
-def read_checkpoints(
-    client: RestClient, job: FlinkJob, seen: dict[int, CheckpointResult | None] | None = None
-) -> list[CheckpointResult]:
-    """Return the last completed checkpoints in order of their ids, without savepoints.
-
-    Checkpoints from before the job's last start are left out, because its load or shape may have differed.
-    Checkpoints whose details Flink no longer has are left out too. Times count from the start of the run, and
-    vertices are in the job's order. `seen` has known checkpoints by id, which are not requested again. Those
-    read now are added to `seen`.
-    """
-    last = _since_start(client, job, "COMPLETED")[-CHECKPOINTS:]
-    read = {} if seen is None else seen
-    for entry in last:
-        if entry["id"] not in read:
-            read[entry["id"]] = _read_checkpoint(client, job, entry)
-    return [checkpoint for entry in last if (checkpoint := read[entry["id"]]) is not None]
-
-
-class EndedCheckpoints(NamedTuple):
-    """Number of the last checkpoints that completed or failed, at most `CHECKPOINTS`, and of failed ones."""
-
-    number: int = 0
-    failed: int = 0
-
-
-def read_ended_checkpoints(client: RestClient, job: FlinkJob) -> EndedCheckpoints:
-    """Return how many of the last checkpoints failed, without savepoints, since the job's last start."""
-    ended = _since_start(client, job, "COMPLETED", "FAILED")[-CHECKPOINTS:]
-    return EndedCheckpoints(len(ended), sum(entry["status"] == "FAILED" for entry in ended))
-
-
-def _since_start(client: RestClient, job: FlinkJob, *statuses: str) -> list[Mapping[str, Any]]:
-    """Return the checkpoints with one of these statuses since the job's last start, without savepoints.
-
-    They are in order of their ids.
-    """
-    answer = client.find(f"/jobs/{job.id}/checkpoints") or {}
-    entries = [
-        entry
-        for entry in answer.get("history", ())
-        if entry["status"] in statuses
-        and not entry.get("is_savepoint")
-        and entry["trigger_timestamp"] >= job.running_since_ms
-    ]
-    return sorted(entries, key=lambda entry: int(entry["id"]))
-
-
-def _read_checkpoint(client: RestClient, job: FlinkJob, entry: Mapping[str, Any]) -> CheckpointResult | None:
-    vertices = [_read_vertex_checkpoint(client, job, entry["id"], vertex) for vertex in job.vertices]
-    if not any(vertex.start_delay_ms for vertex in vertices):
-        return None
-    checkpoint = CheckpointResult(
-        id=entry["id"],
-        t=(entry["trigger_timestamp"] - job.running_since_ms) / 1e3,
-        checkpoint_type=entry.get("checkpoint_type", "UNKNOWN"),
-        duration_ms=float(entry["end_to_end_duration"]),
-        state_bytes=entry.get("state_size", 0),
-        processed_bytes=entry.get("processed_data", 0),
-        persisted_bytes=entry.get("persisted_data", 0),
-        vertices=vertices,
-    )
-    msgspec.convert(msgspec.to_builtins(checkpoint), CheckpointResult)  # checks the types of the answers
-    return checkpoint
-
-
-def _read_vertex_checkpoint(
-    client: RestClient, job: FlinkJob, checkpoint: int, vertex: FlinkVertex
-) -> VertexCheckpoint:
-    path = f"/jobs/{job.id}/checkpoints/details/{checkpoint}/subtasks/{vertex.id}"
-    answer = client.find(path, may_be_gone=True) or {}
-    by_index = {
-        entry["index"]: entry for entry in answer.get("subtasks", ()) if entry.get("status") == "completed"
-    }
-    if not by_index:
-        return VertexCheckpoint(name=job.names[vertex.id])
-
-    def each(*path: str) -> list[Any]:
-        return [_within(by_index.get(subtask), path) for subtask in range(vertex.parallelism)]
-
-    return VertexCheckpoint(
-        name=job.names[vertex.id],
-        end_to_end_ms=each("end_to_end_duration"),
-        start_delay_ms=each("start_delay"),
-        alignment_ms=each("alignment", "duration"),
-        sync_ms=each("checkpoint", "sync"),
-        async_ms=each("checkpoint", "async"),
-        alignment_processed_bytes=each("alignment", "processed"),
-        alignment_persisted_bytes=each("alignment", "persisted"),
-        unaligned=each("unaligned_checkpoint"),
-    )
-
-
-def _within(entry: Any, path: tuple[str, ...]) -> Any:
-    """Return a value within an answer; None: not reported (Flink may report -1)."""
-    for key in path:
-        entry = entry.get(key) if isinstance(entry, Mapping) else None
-    return None if isinstance(entry, int | float) and entry < 0 else entry

@@ -34,7 +34,8 @@ from ...base.errors import FlinkRestError
 from ...base.optional_figures import complete, middle
 from ..http.answers import number
 from ..http.client import RestClient
-from .job import FlinkJob, FlinkVertex, JobState, restarted
+from .job import FlinkJob, FlinkVertex
+from .job_state import JobState, restarted
 
 POLLS = 12
 """Number of polls of each subtask."""

@@ -25,8 +25,9 @@ from integration.flink import (
 )
 from integration.flink.http.client import RestClient
 from integration.flink.read import sampling
-from integration.flink.read.job import FlinkJob, JobState
-from integration.flink.read.measurements import read_checkpoints
+from integration.flink.read.checkpoints import read_checkpoints
+from integration.flink.read.job import FlinkJob
+from integration.flink.read.job_state import JobState
 from integration.flink.recording import packed
 from netstack import CheckpointResult, InputError, scenario_document
 from tests.integration.flink.changing_cluster import ChangingCluster, Start, draw_starts, troubled
