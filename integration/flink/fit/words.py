@@ -9,7 +9,9 @@ from typing import Any
 from ...base.errors import Note, Parameter
 from ...base.number_text import NOTHING, milliseconds
 from ...runs.reference_comparison import Row
+from .processor_time import CoreUse
 from .remarks import Remark
+from .steadiness import Levels, Movement
 
 IF_CPU_BOUND = Parameter("service_mode", "burn", of="")
 """Override of all vertices that a note advises if it is unknown whether work is CPU-bound."""
@@ -118,11 +120,10 @@ SENTENCES: Mapping[str, str] = {
     "between runs.",
     "paths_missing": "The cluster does not offer {paths}, or fails to answer; their figures are unknown.",
 }
-"""The sentence of each kind of remark."""
-
+"""The sentence of each kind of remark, with the names of its values."""
 
 _OVERRIDE, _USE = "Set {} to override.", "Use {} to override."
-_CORES, _COST = Parameter("cores"), Parameter("service_s", 0.005, of="{where}")
+_WATCH, _CORES, _COST = Parameter("watch_s"), Parameter("cores"), Parameter("service_s", 0.005, of="{where}")
 
 _ADVICE: Mapping[str, tuple[str, *tuple[Parameter, ...]]] = {
     "configuration_unreported": (_USE, Parameter("options")),
@@ -136,22 +137,12 @@ _ADVICE: Mapping[str, tuple[str, *tuple[Parameter, ...]]] = {
     "network_memory_unreported": (_USE, Parameter("options", "128 mb", of="taskmanager.memory.network.max")),
     "cores_unreported": (_OVERRIDE, _CORES),
     "waits_for_cores_unknown": (_OVERRIDE, _CORES),
+    "metrics_unchanged": ("Set {} to a longer time.", _WATCH),
     "latency_unreported": (_OVERRIDE, Parameter("latency_s")),
-    "timeout_unreported": (
-        _USE,
-        Parameter("options", "50 ms", of="execution.buffer-timeout.interval"),
-    ),
+    "timeout_unreported": (_USE, Parameter("options", "50 ms", of="execution.buffer-timeout.interval")),
     **dict.fromkeys(
-        (
-            "few_records",
-            "firings_unseen",
-            "none_read",
-            "none_emitted",
-            "no_output",
-            "cost_varies",
-            "metrics_unchanged",
-        ),
-        ("Set {} to a longer time.", Parameter("watch_s")),
+        ("few_records", "firings_unseen", "none_read", "none_emitted", "no_output", "cost_varies"),
+        ("Set {} to a longer time.", _WATCH),
     ),
     **dict.fromkeys(
         ("use_of_cores_unreported", "cores_used_by_others", "user_of_cores_unknown"),
@@ -220,7 +211,7 @@ def _evidence(join: Row | None = None, union: Row | None = None) -> str:
     return f"{join.quantity}{of}: {measured} {join.unit}; emulated as a union {as_union}, as a join {as_join}"
 
 
-def _figures(use: Any) -> str:
+def _figures(use: CoreUse) -> str:
     """Return, as text, the cores in use, their number, and the use by tasks with known busy time."""
     if use.host.cores_in_use is None:
         return ""
@@ -229,9 +220,9 @@ def _figures(use: Any) -> str:
     return f" ({text}; tasks that report their busy time would use {use.would_use:.2f} if CPU-bound)"
 
 
-def _change(kind: str, change: Any) -> dict[str, str]:
+def _change(kind: str, change: Movement | Levels) -> dict[str, str]:
     """Return, as texts, the movement of a value or its two levels."""
-    if hasattr(change, "share"):
+    if isinstance(change, Movement):
         percent, seconds = 100 * abs(change.share), change.seconds
         done = "rose" if change.share > 0 else "fell"
         per_s = f"{percent / seconds:.2g}"
