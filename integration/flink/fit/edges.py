@@ -11,7 +11,7 @@ from ..read.job import FlinkEdge, FlinkJob
 from .exchange_flows import ALIKE, JobFlows
 from .overrides import InputKind, Overrides
 from .remarks import Noted, Remark, Remarks
-from .union_or_join import input_kinds, kind_by_name, kind_remark
+from .union_or_join import input_kinds, kind_by_name
 
 _STRATEGIES = {strategy.name: strategy for strategy in ShipStrategy}
 """Ship strategies, by Flink's names."""
@@ -40,7 +40,7 @@ def _about_inputs(job: FlinkJob, kinds: Mapping[str, InputKind | None]) -> Remar
             continue
         kind = kind_by_name(vertex)
         if kind is not None and kinds[name] == kind:
-            remarks += (kind_remark(name, len(inputs), kind, "named"),)
+            remarks += (Remark(kind, name, {"exchanges": len(inputs), "why": "named"}),)
         if any(_ship(edge).by_key for edge in inputs):
             remarks += (Remark("keys_by_input_unreported", name),)
     return remarks

@@ -22,7 +22,7 @@ from ...runs.reference_comparison import Row, compare
 from ..read.job import CHAIN, FlinkJob, FlinkVertex
 from ..read.measurements import Measured, reference_of
 from .overrides import InputKind, Overrides, of_vertex
-from .remarks import Noted, Remark, Remarks
+from .remarks import Noted, Remark
 
 _OF_ONE_INPUT = frozenset(
     {
@@ -106,11 +106,6 @@ def input_kinds(job: FlinkJob, given: Overrides) -> dict[str, InputKind | None]:
     return kinds
 
 
-def kind_remark(name: str, exchanges: int, kind: InputKind, why: str, **evidence: object) -> Remark:
-    """Return the remark on the assumed kind of a vertex's inputs. `why` is a key of the module of words."""
-    return Remark(kind, name, {"exchanges": exchanges, "why": why, **evidence})
-
-
 def with_input_kinds(
     scenario: Scenario,
     undecided: Sequence[str],
@@ -139,26 +134,25 @@ def with_input_kinds(
         return rows
 
     present = rows_of(short) if compared else None
-    remarks: Remarks = ()
+    remarks: list[Remark] = []
     for name in undecided:
-        exchanges = sum(edge.target == name for edge in scenario.edges)
-        union = _with_union(short, name)
+        union, kind = _with_union(short, name), "join"
+        known: dict[str, object] = {"exchanges": sum(edge.target == name for edge in scenario.edges)}
         rows = rows_of(union) if present is not None and name in compared else None
         if present is None or rows is None:
-            why = "not_comparable" if name in compared else "too_long"
-            remarks += (kind_remark(name, exchanges, "join", why),)
-            continue
-        off_join, off_union = sum(map(_off, present)), sum(map(_off, rows))
-        nearer, clearly = off_join - off_union, max(_NEARER, _NEARER_SHARE * off_join)
-        kind: InputKind = "union" if nearer >= clearly else "join"
-        if abs(nearer) < clearly:
-            remarks += (kind_remark(name, exchanges, kind, "alike"),)
+            known["why"] = "not_comparable" if name in compared else "too_long"
         else:
-            decisive = _evidence(kind, join=present, union=rows)
-            remarks += (kind_remark(name, exchanges, kind, "nearer", rows=decisive),)
-        if kind == "union":
-            short, present, scenario = union, rows, _with_union(scenario, name)
-    return Noted(scenario, remarks)
+            off_join, off_union = sum(map(_off, present)), sum(map(_off, rows))
+            nearer, clearly = off_join - off_union, max(_NEARER, _NEARER_SHARE * off_join)
+            if nearer >= clearly:
+                kind = "union"
+            known["why"] = "alike"
+            if abs(nearer) >= clearly:
+                known |= {"why": "nearer", "rows": _evidence(kind, join=present, union=rows)}
+            if kind == "union":
+                short, present, scenario = union, rows, _with_union(scenario, name)
+        remarks.append(Remark(kind, name, known))
+    return Noted(scenario, tuple(remarks))
 
 
 def _shortened(scenario: Scenario, shown: Measured) -> Scenario:
@@ -198,7 +192,7 @@ def _off(row: Row) -> float:
     return min(_MOST_OFF, difference / row.tolerance) if row.tolerance else 0.0
 
 
-def _evidence(kind: InputKind, join: Sequence[Row], union: Sequence[Row]) -> tuple[Row, Row]:
+def _evidence(kind: str, join: Sequence[Row], union: Sequence[Row]) -> tuple[Row, Row]:
     """Return the figure that speaks most for this kind, emulated as a join and as a union."""
     sign = 1.0 if kind == "union" else -1.0
     return max(zip(join, union, strict=True), key=lambda pair: sign * (_off(pair[0]) - _off(pair[1])))
