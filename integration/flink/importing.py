@@ -25,7 +25,8 @@ from .read.cores_in_use import Processors
 from .read.job import FlinkJob, read_job
 from .read.job_state import JobState, read_running, unchanged
 from .read.measurements import Measured, measured
-from .read.sampling import Samples, stands_still, take_samples, watch_time_s
+from .read.polling import take_samples, watch_time_s
+from .read.samples import Samples, stands_still
 from .recording import Recording
 
 _BACK_TO_BACK = 0.7

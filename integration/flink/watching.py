@@ -19,16 +19,9 @@ from .read.checkpoints import read_checkpoints
 from .read.job import FlinkJob
 from .read.job_state import ENDED, RUNNING, running_since_ms
 from .read.measurements import Measured, measured
-from .read.sampling import (
-    MetricNames,
-    Round,
-    Samples,
-    check_counts,
-    metric_names,
-    poll,
-    samples_of,
-    stands_still,
-)
+from .read.polling import MetricNames, metric_names, poll
+from .read.running_tasks import check_counts
+from .read.samples import Round, Samples, samples_of, stands_still
 
 WINDOW_S = 60.0
 """Period in seconds over which rates are measured."""

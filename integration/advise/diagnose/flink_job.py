@@ -29,7 +29,7 @@ from ...flink.read.checkpoints import read_checkpoints
 from ...flink.read.job import read_job
 from ...flink.read.job_state import ended_job, read_ended, unchanged
 from ...flink.read.measurements import Measured, measured
-from ...flink.read.sampling import SubtaskSamples, totals
+from ...flink.read.samples import SubtaskSamples, totals
 from .diagnosis import Diagnosis, diagnose
 from .observation import Observation, observation_of
 

@@ -9,7 +9,7 @@ from netstack import GeneratorSpec, Vertex
 
 from ...base.optional_figures import known
 from ..read.job import FlinkJob
-from ..read.sampling import Samples, SubtaskSamples
+from ..read.samples import Samples, SubtaskSamples
 from .remarks import Noted, Remark, Remarks
 
 _FIRST_WATERMARK_MS, _LAST_WATERMARK_MS = 1.0, 1e15

@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 from ...base.optional_figures import complete, highest, known, middle, quotient
 from ..read.job import FlinkEdge, FlinkJob, FlinkVertex
-from ..read.sampling import ACCOUNT, Sample, Samples, SubtaskSamples, longer_per_s, passed_s
+from ..read.samples import ACCOUNT, Sample, Samples, SubtaskSamples, longer_per_s, passed_s
 from .subtask_loads import LEAST_RECORDS
 
 ALIKE = 0.02

@@ -18,7 +18,7 @@ from netstack import (
 )
 
 from ..read.job import FlinkJob, runs_other_jobs
-from ..read.sampling import Samples, without_repeats
+from ..read.samples import Samples, without_repeats
 from .edges import edges_of
 from .event_time import by_event_time
 from .exchange_flows import JobFlows

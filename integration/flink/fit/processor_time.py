@@ -32,7 +32,7 @@ from netstack import Machine
 from ...base.optional_figures import middle, quotient, total
 from ..read.cores_in_use import Host
 from ..read.job import FlinkJob, FlinkVertex
-from ..read.sampling import Samples, SubtaskSamples
+from ..read.samples import Samples, SubtaskSamples
 from .overrides import Overrides, of_vertex
 from .remarks import Remark, Remarks
 

@@ -29,7 +29,7 @@ from netstack import CheckpointResult, GeneratorSpec, Scenario
 
 from ...base.optional_figures import complete, pair_slopes
 from ..read.job import FlinkJob, FlinkVertex
-from ..read.sampling import Samples, account_s, passed_s
+from ..read.samples import Samples, account_s, passed_s
 from .remarks import Remark, Remarks
 from .subtask_loads import aligned_start_delays
 

@@ -29,7 +29,7 @@ from netstack import CheckpointResult, CostModel, NetworkConfig, VertexCheckpoin
 
 from ...base.optional_figures import complete, mean_of_known, middle, pair_slopes, quotient
 from ..read.job import FlinkJob, FlinkVertex
-from ..read.sampling import ACCOUNT, METER_S, Samples, SubtaskSamples, is_same_load, longer_per_s
+from ..read.samples import ACCOUNT, METER_S, Samples, SubtaskSamples, is_same_load, longer_per_s
 
 ENOUGH_RECORDS = 200
 """Minimum number of records in the time watched for rates and costs to be exact within some percent."""

@@ -18,7 +18,7 @@ from netstack import CheckpointResult, CostModel, GeneratorSpec, NetworkConfig, 
 from ...base.errors import FlinkRestError
 from ...base.optional_figures import highest, known, mean_of_known, middle
 from ..read.job import FlinkJob, FlinkVertex
-from ..read.sampling import Samples, passed_s
+from ..read.samples import Samples, passed_s
 from .exchange_flows import Firings, JobFlows
 from .overrides import Overrides, of_vertex
 from .processor_time import NOTHING_BURNS, Burning

@@ -22,7 +22,7 @@ from ...base.optional_figures import complete, highest, known, middle, pair_slop
 from ..http.answers import number
 from ..http.client import RestClient
 from .job import LOCAL_PATH, FlinkJob, host_of, is_local, runs_other_jobs
-from .sampling import Sample, Samples, SubtaskSamples, account_s
+from .samples import Sample, Samples, SubtaskSamples, account_s
 
 CPU_TIME = "Status.JVM.CPU.Time"
 CPU_LOAD = "Status.JVM.CPU.Load"

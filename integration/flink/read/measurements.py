@@ -14,7 +14,8 @@ from netstack import CheckpointResult, Steady, VertexCheckpoint, VertexSteady, b
 
 from ...base.optional_figures import known, quotient
 from .job import FlinkJob
-from .sampling import METRICS, Samples, SubtaskSamples, longer_per_s
+from .polling import METRICS
+from .samples import Samples, SubtaskSamples, longer_per_s
 
 _GAUGES = tuple(field for field in METRICS if field in VertexSteady.__struct_fields__)
 _RATES = ("records_in", "bytes_in", "records_out", "bytes_out", "buffers_out")

@@ -24,7 +24,7 @@ from integration.flink import (
     importing,
 )
 from integration.flink.http.client import RestClient
-from integration.flink.read import sampling
+from integration.flink.read import polling
 from integration.flink.read.checkpoints import read_checkpoints
 from integration.flink.read.job import FlinkJob
 from integration.flink.read.job_state import JobState
@@ -216,7 +216,7 @@ def nothing(*_: object, **__: object) -> None:
 
 DEFECTS: dict[str, tuple[int, object, str, object]] = {
     "the job is not looked at again": (36, importing, "unchanged", only_reading),
-    "tasks may fall silent": (56, sampling, "check_all_go_on", nothing),
+    "tasks may fall silent": (56, polling, "check_all_go_on", nothing),
     "checkpoints of earlier starts count": (31, importing, "read_checkpoints", of_all_starts),
 }
 """For each defect: a seed that finds it, and the function that replaces a name of a module."""

@@ -32,7 +32,7 @@ from integration.flink.http.answers import Refused
 from integration.flink.http.client import RestClient
 from integration.flink.read.cores_in_use import CPU_LOAD, CPU_TIME, Host, Processors
 from integration.flink.read.job import FlinkEdge, FlinkJob, FlinkVertex, host_of
-from integration.flink.read.sampling import SubtaskSamples
+from integration.flink.read.samples import SubtaskSamples
 from integration.flink.recording import packed
 from netstack import Edge, GeneratorSpec, Machine, NetworkConfig, Scenario, Vertex, emulate, scenario_toml
 from tests.integration.flink.flink_cluster import NAMES, RECORDINGS, recording

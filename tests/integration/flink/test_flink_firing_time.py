@@ -4,7 +4,7 @@ import pytest
 
 from integration.flink.fit.event_time import by_event_time
 from integration.flink.fit.words import note_of
-from integration.flink.read.sampling import SubtaskSamples
+from integration.flink.read.samples import SubtaskSamples
 from netstack import GeneratorSpec, Vertex
 from tests.integration.flink.test_flink_flows import edge_to, job, samples
 

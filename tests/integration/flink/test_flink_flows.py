@@ -12,7 +12,7 @@ from integration.flink.fit.subtask_loads import queue_growth
 from integration.flink.fit.vertices import COSTS, Evidence, fit_vertices
 from integration.flink.fit.words import note_of
 from integration.flink.read.job import FlinkEdge, FlinkJob, FlinkVertex
-from integration.flink.read.sampling import SubtaskSamples, stands_still, without_repeats
+from integration.flink.read.samples import SubtaskSamples, stands_still, without_repeats
 from netstack import CheckpointResult, GeneratorSpec, NetworkConfig, Vertex, VertexCheckpoint
 
 RECORDS = Overrides(record_bytes={EVERYWHERE: 100})

@@ -16,7 +16,8 @@ from integration.flink.fit.steadiness import movement, unsteady
 from integration.flink.fit.words import note_of
 from integration.flink.http.client import RestClient
 from integration.flink.read.job import FlinkJob
-from integration.flink.read.sampling import Round, SubtaskSamples, check_all_go_on
+from integration.flink.read.running_tasks import check_all_go_on
+from integration.flink.read.samples import Round, SubtaskSamples
 from netstack import CheckpointResult, GeneratorSpec, Scenario, Vertex, VertexCheckpoint
 from tests.integration.flink.flink_cluster import NAMES, RECORDINGS, ReplayedCluster, Unserved, recording
 from tests.integration.flink.test_flink_flows import edge_to, job

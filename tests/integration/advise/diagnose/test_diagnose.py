@@ -24,7 +24,7 @@ from integration.advise.diagnose.trial import trials
 from integration.base.errors import FlinkRestError
 from integration.base.number_text import milliseconds
 from integration.cli.app import main
-from integration.flink.read.sampling import METRICS
+from integration.flink.read.polling import METRICS
 from integration.runs.checkpoint_times import window_times
 from netstack import (
     Edge,
