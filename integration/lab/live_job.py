@@ -364,7 +364,7 @@ def checkpoint_row(side: Side, job: Job, place: int) -> CheckpointRow:
     return CheckpointRow(
         side=side,
         id=checkpoint.id,
-        t=checkpoint.t,
+        t=job.recorder.checkpoints[place].triggered_at,
         status=checkpoint.status,
         kind=checkpoint.checkpoint_type,
         figures=figures_of(CHECKPOINT, CHECKPOINT_VIEWS, checkpoint),

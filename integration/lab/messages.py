@@ -26,7 +26,7 @@ from ..runs.quantities import (
     LAB_EFFECT,
     LAB_ENDED,
     LAB_FLINK,
-    LAB_PHASES,
+    PHASES,
     STEADY,
     VERTEX,
     Quantity,
@@ -53,21 +53,22 @@ class Column(msgspec.Struct, frozen=True):
 
 def columns_of(table: Sequence[Quantity[Any]], view: View) -> list[Column]:
     """Return the columns of a table in a view."""
-    return [Column(each.name, each.heads[view], each.unit.name) for each in in_view(table, view)]
+    return [Column(each.name, each.head(view), each.unit.name) for each in in_view(table, view)]
 
 
 def figures_of(table: Sequence[Quantity[Any]], views: Iterable[View], subject: Any) -> Figures:
     """Return the figures of a subject that some views show."""
-    return {each.name: each.of(subject) for each in table if not each.heads.keys().isdisjoint(views)}
+    shown = {each.name for view in views for each in in_view(table, view)}
+    return {each.name: each.of(subject) for each in table if each.name in shown}
 
 
-CHECKPOINT_VIEWS = (LAB_ENDED, LAB_PHASES, LAB_EFFECT, LAB_FLINK)
+CHECKPOINT_VIEWS = (LAB_ENDED, LAB_EFFECT)
 
 COLUMNS = {
     "vertices": columns_of(VERTEX, LAB),
     "checkpoints": columns_of(STEADY, LAB),
     "ended": columns_of(CHECKPOINT, LAB_ENDED),
-    "phases": columns_of(CHECKPOINT, LAB_PHASES),
+    "phases": columns_of([each for each in CHECKPOINT if each.topic == PHASES], LAB_ENDED),
     "effect": columns_of(CHECKPOINT, LAB_EFFECT),
     "flink": columns_of(CHECKPOINT, LAB_FLINK),
 }

@@ -1,7 +1,7 @@
-"""The figures that users see, each declared once: name, unit, meaning, value, and the views that show it.
+"""The figures that users see, each declared once: name, unit, value, and its head in each view that shows it.
 
-A table has the quantities of one subject: the job, a vertex or a subtask in a measured window, or a
-checkpoint. Views loop over a table with `in_view`. A figure appears in a view if it has a head there::
+A table has the quantities of one subject: the job, a vertex or a subtask in a window, or a checkpoint. Views
+loop over a table::
 
     for quantity in in_view(VERTEX, VERTICES):
         cells.append(quantity.unit.text(quantity.of(vertex)))
@@ -12,7 +12,7 @@ So a new figure needs a field where it is measured (`netstack.results.result`) a
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from operator import attrgetter
 from typing import Any, Generic, NamedTuple, TypeVar
 
@@ -56,43 +56,35 @@ SHARE = Unit("share", percent, percent)
 BUFFERS = Unit("buffers", _number, figure)
 COUNT = Unit("count", _number, figure)
 
-CHECKPOINTS, RATES, TIME = "checkpoints", "rates", "time"
-RECORDS, SIZES, QUEUES = "records", "sizes", "queues"
+PHASES, CHECKPOINTS, RECORDS = "phases", "checkpoints", "records"
+TIME, RATES, SIZES, QUEUES = "time", "rates", "sizes", "queues"
 """Topics of quantities."""
 
 
 class View(NamedTuple):
-    """A view, and the order of the topics in it."""
+    """A table or drawing with quantities, and the order of their topics."""
 
     name: str
     topics: tuple[str, ...]
 
 
+# In `run`, reports and notebooks: windows of one or two runs, their vertices and subtasks; drawn vertices;
+# vertices of an imported Flink job.
 WINDOWS = View("windows", (CHECKPOINTS, SIZES, RATES))
-"""Table of windows of `run`, of reports, of notebooks, and of two compared results."""
-SETTING = View("setting", (CHECKPOINTS, SIZES, RECORDS, TIME))
-"""Details of a setting in `tune` and on its page."""
-SETTINGS = View("settings", (CHECKPOINTS, RECORDS, SIZES))
-"""Table of settings of `tune`."""
-NOTEBOOK_SETTINGS = View("settings in a notebook", (CHECKPOINTS, SIZES, RECORDS))
 VERTICES = View("vertices", (CHECKPOINTS, RATES, SIZES, QUEUES, TIME))
-"""Table of vertices of `run`."""
 SUBTASKS = View("subtasks", (RATES, TIME, SIZES, QUEUES))
-"""Table of subtasks of a report."""
 GRAPH = View("graph", (RATES, TIME, CHECKPOINTS))
-"""Drawn vertices of a job."""
 IMPORTED_JOB = View("imported", (RATES, TIME, CHECKPOINTS))
-"""Table of an imported Flink job in a notebook."""
+# In `tune`: details of a setting, and tables of settings.
+SETTING = View("setting", (CHECKPOINTS, SIZES, RECORDS, TIME))
+SETTINGS = View("settings", (CHECKPOINTS, RECORDS, SIZES))
+NOTEBOOK_SETTINGS = View("notebook_settings", (CHECKPOINTS, SIZES, RECORDS))
+# In the lab: figures of a job in Flink and of its predictions; the last checkpoints in Flink; checkpoints
+# that have ended; the last checkpoint before and after a change.
 LAB = View("lab", (TIME, RATES, QUEUES, SIZES, CHECKPOINTS))
-"""Tables of the lab for a job in Flink and its predictions."""
-LAB_FLINK = View("lab_flink", (CHECKPOINTS, SIZES))
-"""The last checkpoints in Flink, in the lab."""
-LAB_ENDED = View("lab_ended", (CHECKPOINTS, SIZES))
-"""Table of ended checkpoints in the lab."""
-LAB_PHASES = View("lab_phases", (CHECKPOINTS,))
-"""Bar of the phases of a checkpoint in the lab."""
-LAB_EFFECT = View("lab_effect", (CHECKPOINTS, SIZES))
-"""Last checkpoint before and after a change in the lab."""
+LAB_FLINK = View("lab_flink", (CHECKPOINTS, PHASES, SIZES))
+LAB_ENDED = View("lab_ended", (CHECKPOINTS, PHASES, SIZES))
+LAB_EFFECT = View("lab_effect", (CHECKPOINTS, PHASES, SIZES))
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,102 +94,71 @@ class Quantity(Generic[S]):
     name: str
     unit: Unit
     topic: str
-    meaning: str
-    heads: Mapping[View, str]
-    """Name of the figure in each view that shows it."""
-    value: Callable[[S], float | None] | None = None
-    """None: the attribute of the subject with this name."""
+    heads: Mapping[str, str]
+    """Name of the figure in each view that shows it, by name of the view."""
+    of: Callable[[S], float | None]
     end: str | None = None
     """End of a vertex to which the figure belongs, `INPUT` or `OUTPUT`; None: to both."""
+    meaning: str = ""
     optional: bool = False
     """Whether tables omit the quantity if all its values are 0 or unknown."""
 
-    def of(self, subject: S) -> float | None:
-        """Return the value for a subject."""
-        found: float | None = getattr(subject, self.name) if self.value is None else self.value(subject)
-        return found
+    def head(self, view: View) -> str:
+        """Return the name of the figure in a view that shows it."""
+        return self.heads[view.name]
 
 
 def in_view(table: Sequence[Quantity[S]], view: View) -> list[Quantity[S]]:
     """Return the quantities of a table that a view shows, in its order."""
-    listed = [quantity for quantity in table if view in quantity.heads]
+    listed = [quantity for quantity in table if view.name in quantity.heads]
     return sorted(listed, key=lambda quantity: view.topics.index(quantity.topic))
+
+
+def _of(
+    name: str, unit: Unit, topic: str, of: Callable[[S], float | None], end: str | None = None, **heads: str
+) -> Quantity[S]:
+    return Quantity(name, unit, topic, heads, of, end)
 
 
 # The whole job in a window. Names are those of fields of `WindowFigures` and `Measures`.
 
-_NB = NOTEBOOK_SETTINGS
 
-JOB: tuple[Quantity[WindowFigures], ...] = (
-    Quantity(
-        "start_delay_ms",
-        MS,
-        CHECKPOINTS,
-        "to the first barrier",
-        {WINDOWS: "Start delay", SETTING: "Start delay"},
-    ),
-    Quantity(
-        "alignment_ms",
-        MS,
-        CHECKPOINTS,
-        "from first to last barrier",
-        {WINDOWS: "Alignment", SETTING: "Alignment"},
-    ),
-    Quantity("state_ms", MS, CHECKPOINTS, "sync and async part", {WINDOWS: "Snapshot"}),
-    Quantity("acknowledgement_ms", MS, CHECKPOINTS, "from there to completion", {WINDOWS: "Acknowledgement"}),
-    Quantity(
-        "end_to_end_ms",
-        MS,
-        CHECKPOINTS,
-        "trigger to completion, the sum",
-        {WINDOWS: "End to end", SETTING: "Checkpoint", SETTINGS: "check-\npoint", _NB: "end to end"},
-    ),
-    Quantity(
-        "end_to_end_p95_ms",
-        MS,
-        CHECKPOINTS,
-        "95 % take less",
-        {SETTING: "Checkpoint, p95", SETTINGS: "95 %", _NB: "95 %"},
-    ),
-    Quantity(
-        "end_to_end_max_ms",
-        MS,
-        CHECKPOINTS,
-        "the slowest one",
-        {SETTING: "Checkpoint, worst", SETTINGS: "worst"},
-    ),
-    Quantity(
-        "in_flight_bytes",
-        BYTES,
-        SIZES,
-        "queued at senders and receivers",
-        {WINDOWS: "Bytes in flight", SETTING: "In flight", _NB: "in flight"},
-    ),
-    Quantity(
-        "persisted_bytes",
-        BYTES,
-        SIZES,
-        "of these, with a checkpoint",
-        {WINDOWS: "Stored", SETTING: "Stored", SETTINGS: "stored"},
-        optional=True,
-    ),
-    Quantity("buffer_bytes", BYTES, SIZES, "smallest of all consumers", {WINDOWS: "Buffer size"}),
-    Quantity(
-        "record_delay_ms",
-        MS,
-        RECORDS,
-        "from emission to processing",
-        {SETTING: "Record", SETTINGS: "record", _NB: "record delay"},
-    ),
-    Quantity("record_delay_p95_ms", MS, RECORDS, "95 % take less", {SETTING: "Record, p95"}),
-    Quantity("adaptation_ms", MS, TIME, "until queues are steady again", {SETTING: "Adapts"}),
-    Quantity("throughput_per_s", PER_S, RATES, "records, all consumers", {WINDOWS: "Throughput"}),
-    Quantity("checkpoints_completed", COUNT, RATES, "completed", {WINDOWS: "Checkpoints"}),
+def _job(name: str, unit: Unit, topic: str, meaning: str, **heads: str) -> Quantity[WindowFigures]:
+    return Quantity(name, unit, topic, heads, attrgetter(name), None, meaning)
+
+
+def _both(windows: str, setting: str | None = None) -> dict[str, str]:
+    return {"windows": windows, "setting": setting or windows}
+
+
+_END_TO_END = _both("End to end", "Checkpoint") | {
+    "settings": "check-\npoint",
+    "notebook_settings": "end to end",
+}
+_IN_FLIGHT = _both("Bytes in flight", "In flight") | {"notebook_settings": "in flight"}
+_RECORD = {"setting": "Record", "settings": "record", "notebook_settings": "record delay"}
+_KEPT = _both("Stored") | {"settings": "stored"}
+_P95 = {"setting": "Checkpoint, p95", "settings": "95 %", "notebook_settings": "95 %"}
+
+JOB = (
+    _job("start_delay_ms", MS, CHECKPOINTS, "to the first barrier", **_both("Start delay")),
+    _job("alignment_ms", MS, CHECKPOINTS, "from first to last barrier", **_both("Alignment")),
+    _job("state_ms", MS, CHECKPOINTS, "sync and async part", windows="Snapshot"),
+    _job("acknowledgement_ms", MS, CHECKPOINTS, "from there to completion", windows="Acknowledgement"),
+    _job("end_to_end_ms", MS, CHECKPOINTS, "trigger to completion, the sum", **_END_TO_END),
+    _job("end_to_end_p95_ms", MS, CHECKPOINTS, "95 % take less", **_P95),
+    _job("end_to_end_max_ms", MS, CHECKPOINTS, "the slowest", setting="Checkpoint, worst", settings="worst"),
+    _job("in_flight_bytes", BYTES, SIZES, "queued at senders and receivers", **_IN_FLIGHT),
+    replace(_job("persisted_bytes", BYTES, SIZES, "of these, with a checkpoint", **_KEPT), optional=True),
+    _job("buffer_bytes", BYTES, SIZES, "smallest of all consumers", windows="Buffer size"),
+    _job("record_delay_ms", MS, RECORDS, "from emission to processing", **_RECORD),
+    _job("record_delay_p95_ms", MS, RECORDS, "95 % take less", setting="Record, p95"),
+    _job("adaptation_ms", MS, TIME, "until queues are steady again", setting="Adapts"),
+    _job("throughput_per_s", PER_S, RATES, "records, all consumers", windows="Throughput"),
+    _job("checkpoints_completed", COUNT, RATES, "completed", windows="Checkpoints"),
 )
 
-
 # A vertex in a window.
-
 
 INPUT, OUTPUT = "input", "output"
 """Ends of a vertex."""
@@ -232,21 +193,21 @@ def vertex_windows(
     ]
 
 
-def _over(
-    over: Callable[[Values], float | None], field: str, divisor: float = 1.0
-) -> Callable[[VertexWindow], float | None]:
+Value = Callable[[VertexWindow], float | None]
+
+
+def _over(combine: Callable[[Values], float | None], field: str, divisor: float = 1.0) -> Value:
     """Return a function that combines the values of the subtasks of a vertex."""
+    return lambda vertex: quotient(combine(getattr(vertex.steady, field)), divisor)
 
-    def value(vertex: VertexWindow) -> float | None:
-        return quotient(over(getattr(vertex.steady, field)), divisor)
 
-    return value
+def _time(combine: Callable[[Values], float | None], kind: str) -> Value:
+    return _over(combine, f"{kind}_ms_per_s", 1e3)
 
 
 def _sum(values: Values) -> float | None:
     """Return the sum; None if a value is unknown, because a partial sum would mislead."""
-    listed = complete(values)
-    return None if listed is None else sum(listed)
+    return None if (listed := complete(values)) is None else sum(listed)
 
 
 def _records(vertex: VertexWindow) -> float | None:
@@ -254,250 +215,46 @@ def _records(vertex: VertexWindow) -> float | None:
     return _sum(steady.records_in_per_s if INPUT in vertex.ends else steady.records_out_per_s)
 
 
-def _last(part: str) -> Callable[[VertexWindow], float | None]:
+def _last(part: str) -> Value:
     """Return a function that returns a mean time of the subtask that acknowledged last."""
-
-    def value(vertex: VertexWindow) -> float | None:
-        found: float | None = None if vertex.times is None else getattr(vertex.times, part)
-        return found
-
-    return value
+    return lambda vertex: None if vertex.times is None else getattr(vertex.times, part)
 
 
-_MEAN, _LAST = "mean of the subtasks", "of the subtask that acknowledged last"
-_HIGHEST, _MEDIAN = "highest of the subtasks", "median of all subtasks and checkpoints"
+def _steady(name: str, end: str | None = None, **heads: str) -> Quantity[VertexWindow]:
+    return Quantity(name, MS, CHECKPOINTS, heads, attrgetter(f"steady.{name}"), end)
+
+
+_IN_QUEUE = {"vertices": "in", "lab": "Input queue, buffers"}
+_OUT_QUEUE = {"vertices": "out", "lab": "Output queue, buffers"}
+_SIZE, _TO_CONSUME = {"vertices": "buffer", "lab": "Buffer size"}, "estimatedTimeToConsumeBuffersMs"
+_IN, _OUT = {"graph": "in", "imported": "records in"}, {"graph": "out", "imported": "records out"}
 
 VERTEX: tuple[Quantity[VertexWindow], ...] = (
-    Quantity("busy", SHARE, TIME, _MEAN, {VERTICES: "busy", LAB: "Busy"}, _over(mean, "busy_ms_per_s", 1e3)),
-    Quantity(
-        "backpressured",
-        SHARE,
-        TIME,
-        _MEAN,
-        {VERTICES: "blocked", LAB: "Back-pressured"},
-        _over(mean, "backpressured_ms_per_s", 1e3),
-    ),
-    Quantity("idle", SHARE, TIME, _MEAN, {LAB: "Idle"}, _over(mean, "idle_ms_per_s", 1e3)),
-    Quantity(
-        "busiest",
-        SHARE,
-        TIME,
-        _HIGHEST,
-        {GRAPH: "busy", IMPORTED_JOB: "busy"},
-        _over(highest, "busy_ms_per_s", 1e3),
-    ),
-    Quantity(
-        "most_backpressured",
-        SHARE,
-        TIME,
-        _HIGHEST,
-        {GRAPH: "back-pressure"},
-        _over(highest, "backpressured_ms_per_s", 1e3),
-    ),
-    Quantity(
-        "records_per_s",
-        PER_S,
-        RATES,
-        "read, or emitted by a source",
-        {VERTICES: "rec/s", LAB: "Records"},
-        _records,
-    ),
-    Quantity(
-        "records_in_per_s",
-        PER_S,
-        RATES,
-        "all subtasks",
-        {GRAPH: "in", IMPORTED_JOB: "records in"},
-        _over(_sum, "records_in_per_s"),
-        INPUT,
-    ),
-    Quantity(
-        "records_out_per_s",
-        PER_S,
-        RATES,
-        "all subtasks",
-        {GRAPH: "out", IMPORTED_JOB: "records out"},
-        _over(_sum, "records_out_per_s"),
-        OUTPUT,
-    ),
-    Quantity("in_pool", SHARE, QUEUES, _MEAN, {LAB: "In pool"}, _over(mean, "inPoolUsage"), INPUT),
-    Quantity(
-        "input_queue",
-        BUFFERS,
-        QUEUES,
-        _MEAN,
-        {VERTICES: "in", LAB: "Input queue, buffers"},
-        _over(mean, "inputQueueLength"),
-        INPUT,
-    ),
-    Quantity("out_pool", SHARE, QUEUES, _MEAN, {LAB: "Out pool"}, _over(mean, "outPoolUsage"), OUTPUT),
-    Quantity(
-        "output_queue",
-        BUFFERS,
-        QUEUES,
-        _MEAN,
-        {VERTICES: "out", LAB: "Output queue, buffers"},
-        _over(mean, "outputQueueLength"),
-        OUTPUT,
-    ),
-    Quantity(
-        "buffer_bytes",
-        BYTES,
-        SIZES,
-        "smallest debloated size",
-        {VERTICES: "buffer", LAB: "Buffer size"},
-        _over(lowest, "debloatedBufferSize"),
-        INPUT,
-    ),
-    Quantity(
-        "time_to_consume_ms",
-        MS,
-        SIZES,
-        "queued data, slowest subtask",
-        {LAB: "Time to consume"},
-        _over(highest, "estimatedTimeToConsumeBuffersMs"),
-        INPUT,
-    ),
-    Quantity(
-        "last_start_delay_ms", MS, CHECKPOINTS, _LAST, {VERTICES: "start\ndelay"}, _last("start_delay_ms")
-    ),
-    Quantity("last_alignment_ms", MS, CHECKPOINTS, _LAST, {VERTICES: "align-\nment"}, _last("alignment_ms")),
-    Quantity("last_end_to_end_ms", MS, CHECKPOINTS, _LAST, {VERTICES: "end to\nend"}, _last("end_to_end_ms")),
-    Quantity(
-        "start_delay_ms",
-        MS,
-        CHECKPOINTS,
-        _MEDIAN,
-        {IMPORTED_JOB: "start delay"},
-        attrgetter("steady.start_delay_ms"),
-    ),
-    Quantity(
-        "start_delay_ms_mean_subtask",
-        MS,
-        CHECKPOINTS,
-        _MEAN,
-        {LAB: "Start delay"},
-        attrgetter("steady.start_delay_ms_mean_subtask"),
-    ),
-    Quantity(
-        "start_delay_ms_max_subtask",
-        MS,
-        CHECKPOINTS,
-        _HIGHEST,
-        {GRAPH: "start delay"},
-        attrgetter("steady.start_delay_ms_max_subtask"),
-    ),
-    Quantity(
-        "alignment_ms",
-        MS,
-        CHECKPOINTS,
-        _MEDIAN,
-        {IMPORTED_JOB: "alignment"},
-        attrgetter("steady.alignment_ms"),
-    ),
-    Quantity(
-        "alignment_ms_max_subtask",
-        MS,
-        CHECKPOINTS,
-        _HIGHEST,
-        {LAB: "Alignment"},
-        attrgetter("steady.alignment_ms_max_subtask"),
-        INPUT,
-    ),
+    _of("busy", SHARE, TIME, _time(mean, "busy"), vertices="busy", lab="Busy"),
+    _of("backpressured", SHARE, TIME, _time(mean, "backpressured"), vertices="blocked", lab="Back-pressured"),
+    _of("idle", SHARE, TIME, _time(mean, "idle"), lab="Idle"),
+    _of("busiest", SHARE, TIME, _time(highest, "busy"), graph="busy", imported="busy"),
+    _of("most_backpressured", SHARE, TIME, _time(highest, "backpressured"), graph="back-pressure"),
+    _of("records_per_s", PER_S, RATES, _records, vertices="rec/s", lab="Records"),
+    _of("records_in", PER_S, RATES, _over(_sum, "records_in_per_s"), INPUT, **_IN),
+    _of("records_out", PER_S, RATES, _over(_sum, "records_out_per_s"), OUTPUT, **_OUT),
+    _of("in_pool", SHARE, QUEUES, _over(mean, "inPoolUsage"), INPUT, lab="In pool"),
+    _of("input_queue", BUFFERS, QUEUES, _over(mean, "inputQueueLength"), INPUT, **_IN_QUEUE),
+    _of("out_pool", SHARE, QUEUES, _over(mean, "outPoolUsage"), OUTPUT, lab="Out pool"),
+    _of("output_queue", BUFFERS, QUEUES, _over(mean, "outputQueueLength"), OUTPUT, **_OUT_QUEUE),
+    _of("buffer_bytes", BYTES, SIZES, _over(lowest, "debloatedBufferSize"), INPUT, **_SIZE),
+    _of("time_to_consume_ms", MS, SIZES, _over(highest, _TO_CONSUME), INPUT, lab="Time to consume"),
+    _of("last_start_delay_ms", MS, CHECKPOINTS, _last("start_delay_ms"), vertices="start\ndelay"),
+    _of("last_alignment_ms", MS, CHECKPOINTS, _last("alignment_ms"), vertices="align-\nment"),
+    _of("last_end_to_end_ms", MS, CHECKPOINTS, _last("end_to_end_ms"), vertices="end to\nend"),
+    _steady("start_delay_ms", imported="start delay"),
+    _steady("start_delay_ms_mean_subtask", lab="Start delay"),
+    _steady("start_delay_ms_max_subtask", graph="start delay"),
+    _steady("alignment_ms", imported="alignment"),
+    _steady("alignment_ms_max_subtask", INPUT, lab="Alignment"),
 )
 
-
-# The checkpoints of a window: medians and extremes.
-
-STEADY: tuple[Quantity[Steady], ...] = (
-    Quantity("checkpoints", COUNT, CHECKPOINTS, "completed", {LAB: "Checkpoints"}),
-    Quantity("end_to_end_ms", MS, CHECKPOINTS, "median", {LAB: "End to end"}),
-    Quantity("end_to_end_ms_min", MS, CHECKPOINTS, "shortest", {LAB: "Shortest"}),
-    Quantity("end_to_end_ms_max", MS, CHECKPOINTS, "longest", {LAB: "Longest"}),
-    Quantity("persisted_bytes", BYTES, CHECKPOINTS, "median", {LAB: "Data in flight, stored"}),
-)
-
-
-# A checkpoint.
-
-
-def _longest(field: str) -> Callable[[CheckpointResult], float | None]:
-    """Return a function that returns the longest time of all subtasks."""
-    return lambda checkpoint: highest(
-        time for vertex in checkpoint.vertices for time in getattr(vertex, field)
-    )
-
-
-CHECKPOINT: tuple[Quantity[CheckpointResult], ...] = (
-    Quantity(
-        "triggered_ms",
-        MS,
-        CHECKPOINTS,
-        "time since the start of the job",
-        {LAB_FLINK: "Triggered after"},
-        lambda checkpoint: checkpoint.t * 1e3,
-    ),
-    Quantity(
-        "duration_ms",
-        MS,
-        CHECKPOINTS,
-        "from the trigger to completion",
-        {LAB_FLINK: "End to end", LAB_ENDED: "End to end", LAB_EFFECT: "Checkpoint, end to end"},
-    ),
-    Quantity(
-        "start_delay_ms",
-        MS,
-        CHECKPOINTS,
-        "longest of all subtasks",
-        {
-            LAB_FLINK: "Longest start delay",
-            LAB_ENDED: "Start delay",
-            LAB_PHASES: "start delay",
-            LAB_EFFECT: "Start delay",
-        },
-        _longest("start_delay_ms"),
-    ),
-    Quantity(
-        "alignment_ms",
-        MS,
-        CHECKPOINTS,
-        "longest of all subtasks",
-        {
-            LAB_FLINK: "Longest alignment",
-            LAB_ENDED: "Alignment",
-            LAB_PHASES: "alignment",
-            LAB_EFFECT: "Alignment",
-        },
-        _longest("alignment_ms"),
-    ),
-    Quantity(
-        "sync_ms",
-        MS,
-        CHECKPOINTS,
-        "longest of all subtasks",
-        {LAB_ENDED: "Sync", LAB_PHASES: "sync"},
-        _longest("sync_ms"),
-    ),
-    Quantity(
-        "async_ms",
-        MS,
-        CHECKPOINTS,
-        "longest of all subtasks",
-        {LAB_ENDED: "Async", LAB_PHASES: "async"},
-        _longest("async_ms"),
-    ),
-    Quantity("state_bytes", BYTES, SIZES, "all state", {LAB_ENDED: "State"}),
-    Quantity(
-        "persisted_bytes",
-        BYTES,
-        SIZES,
-        "data in flight that was stored",
-        dict.fromkeys((LAB_FLINK, LAB_ENDED, LAB_EFFECT), "Data in flight, stored"),
-    ),
-)
-
-
-# A subtask in a window. Names are those of fields of `VertexSteady` with a value for each subtask.
+# A subtask in a window. Names are those of fields of `VertexSteady`.
 
 
 class SubtaskWindow(NamedTuple):
@@ -507,24 +264,58 @@ class SubtaskWindow(NamedTuple):
     place: int
 
 
-def _at(field: str, divisor: float = 1.0) -> Callable[[SubtaskWindow], float | None]:
-    """Return a function that returns the value of a subtask in a list of its vertex."""
-    return lambda subtask: quotient(value_at(getattr(subtask.vertex, field), subtask.place), divisor)
+def _subtask(
+    field: str, unit: Unit, topic: str, head: str, end: str | None, divisor: float = 1.0
+) -> Quantity[SubtaskWindow]:
+    def of(subtask: SubtaskWindow) -> float | None:
+        return quotient(value_at(getattr(subtask.vertex, field), subtask.place), divisor)
+
+    return _of(field, unit, topic, of, end, subtasks=head)
 
 
-SUBTASK: tuple[Quantity[SubtaskWindow], ...] = tuple(
-    Quantity(field, unit, topic, head.lower(), {SUBTASKS: head}, _at(field, divisor), end)
-    for field, divisor, unit, topic, head, end in (
-        ("records_in_per_s", 1.0, PER_S, RATES, "Records in", INPUT),
-        ("records_out_per_s", 1.0, PER_S, RATES, "Records out", OUTPUT),
-        ("busy_ms_per_s", 1e3, SHARE, TIME, "Busy", None),
-        ("backpressured_ms_per_s", 1e3, SHARE, TIME, "Back-pressured", None),
-        ("debloatedBufferSize", 1.0, BYTES, SIZES, "Buffer size", INPUT),
-        ("inputQueueLength", 1.0, BUFFERS, QUEUES, "Input queue", INPUT),
-        ("outputQueueLength", 1.0, BUFFERS, QUEUES, "Output queue", OUTPUT),
-    )
+SUBTASK = (
+    _subtask("records_in_per_s", PER_S, RATES, "Records in", INPUT),
+    _subtask("records_out_per_s", PER_S, RATES, "Records out", OUTPUT),
+    _subtask("busy_ms_per_s", SHARE, TIME, "Busy", None, 1e3),
+    _subtask("backpressured_ms_per_s", SHARE, TIME, "Back-pressured", None, 1e3),
+    _subtask("debloatedBufferSize", BYTES, SIZES, "Buffer size", INPUT),
+    _subtask("inputQueueLength", BUFFERS, QUEUES, "Input queue", INPUT),
+    _subtask("outputQueueLength", BUFFERS, QUEUES, "Output queue", OUTPUT),
 )
 
+# The checkpoints of a window: medians, and the range of their times.
+
+STEADY: tuple[Quantity[Steady], ...] = (
+    _of("checkpoints", COUNT, CHECKPOINTS, attrgetter("checkpoints"), lab="Checkpoints"),
+    _of("end_to_end_ms", MS, CHECKPOINTS, attrgetter("end_to_end_ms"), lab="End to end"),
+    _of("end_to_end_ms_min", MS, CHECKPOINTS, attrgetter("end_to_end_ms_min"), lab="Shortest"),
+    _of("end_to_end_ms_max", MS, CHECKPOINTS, attrgetter("end_to_end_ms_max"), lab="Longest"),
+    _of("persisted_bytes", BYTES, SIZES, attrgetter("persisted_bytes"), lab="Data in flight, stored"),
+)
+
+# A checkpoint. Each phase is the longest of all subtasks.
+
+
+def _phase(field: str, head: str, **heads: str) -> Quantity[CheckpointResult]:
+    def longest(checkpoint: CheckpointResult) -> float | None:
+        return highest(time for vertex in checkpoint.vertices for time in getattr(vertex, field))
+
+    return _of(field, MS, PHASES, longest, lab_ended=head, **heads)
+
+
+_STORED = dict.fromkeys(("lab_flink", "lab_ended", "lab_effect"), "Data in flight, stored")
+_TOOK = {"lab_flink": "End to end", "lab_ended": "End to end", "lab_effect": "Checkpoint, end to end"}
+
+CHECKPOINT: tuple[Quantity[CheckpointResult], ...] = (
+    _of("triggered_ms", MS, CHECKPOINTS, lambda checkpoint: checkpoint.t * 1e3, lab_flink="Triggered after"),
+    _of("duration_ms", MS, CHECKPOINTS, attrgetter("duration_ms"), **_TOOK),
+    _phase("start_delay_ms", "Start delay", lab_flink="Longest start delay", lab_effect="Start delay"),
+    _phase("alignment_ms", "Alignment", lab_flink="Longest alignment", lab_effect="Alignment"),
+    _phase("sync_ms", "Sync"),
+    _phase("async_ms", "Async"),
+    _of("state_bytes", BYTES, SIZES, attrgetter("state_bytes"), lab_ended="State"),
+    _of("persisted_bytes", BYTES, SIZES, attrgetter("persisted_bytes"), **_STORED),
+)
 
 # Comparison of a window with a reference. The documents of both sides have the layout of a result.
 
@@ -555,62 +346,60 @@ class MeasuredWindow(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """A figure that is compared with a reference, and the difference that is allowed."""
+    """A figure that is compared with a reference, and the difference that is allowed.
+
+    `of_checkpoint` returns the value for one checkpoint, and for a vertex in it; None: it is no time of
+    checkpoints.
+    """
 
     unit: Unit
     value: Callable[[MeasuredWindow], float | None]
-    of_vertex: bool = True
-    """Whether it is a figure of each vertex; otherwise of the whole job."""
+    of_checkpoint: Callable[[CheckpointResult, VertexCheckpoint | None], float | None] | None = None
     share: float = ALLOWED_SHARE
     """Allowed difference as a share of the reference."""
-    least: float = LEAST_MS
+    least: float = 0.0
     """Difference that is always allowed."""
-    ranges_over_seeds: bool = True
+    ranges: bool = True
     """Whether the reference may also lie in the range of our seeds."""
-    of_checkpoint: Callable[[CheckpointResult, VertexCheckpoint | None], float | None] | None = None
-    """Returns the value for one checkpoint, and for the vertex in it; None: it is no time of checkpoints."""
 
 
-def _in_part(
-    over: Callable[[Values], float | None], field: str
-) -> Callable[[CheckpointResult, VertexCheckpoint | None], float | None]:
-    """Return a function that combines the values of a vertex's subtasks in one checkpoint."""
-    return lambda checkpoint, vertex: over(getattr(vertex, field))
+def _delay(window: MeasuredWindow) -> float | None:
+    return middle(map(mean_of_known, window.parts("start_delay_ms")))
 
 
-COMPARED: Mapping[str, Compared] = {
+def _mean_delay(checkpoint: CheckpointResult, vertex: VertexCheckpoint | None) -> float | None:
+    return None if vertex is None else mean_of_known(vertex.start_delay_ms)
+
+
+def _alignment(window: MeasuredWindow) -> float | None:
+    found: float | None = window.vertex["alignment_ms_max_subtask"]
+    return found
+
+
+def _longest_alignment(checkpoint: CheckpointResult, vertex: VertexCheckpoint | None) -> float | None:
+    return None if vertex is None else highest(vertex.alignment_ms)
+
+
+def _smallest_buffer(window: MeasuredWindow) -> float | None:
+    return lowest(window.vertex.get("debloatedBufferSize") or ())
+
+
+COMPARED_OF_JOB = {
     END_TO_END: Compared(
         MS,
         lambda window: window.block["end_to_end_ms"],
-        of_vertex=False,
-        of_checkpoint=lambda checkpoint, vertex: checkpoint.duration_ms,
+        lambda checkpoint, _: checkpoint.duration_ms,
+        least=LEAST_MS,
     ),
-    PERSISTED: Compared(
-        BYTES,
-        lambda window: window.block["persisted_bytes"] or None,
-        of_vertex=False,
-        least=0.0,
-        ranges_over_seeds=False,
-    ),
-    THROUGHPUT: Compared(
-        PER_S,
-        lambda window: total(window.vertex["records_in_per_s"]),
-        share=0.03,
-        least=0.0,
-        ranges_over_seeds=False,
-    ),
-    START_DELAY: Compared(
-        MS,
-        lambda window: middle(map(mean_of_known, window.parts("start_delay_ms"))),
-        of_checkpoint=_in_part(mean_of_known, "start_delay_ms"),
-    ),
-    ALIGNMENT: Compared(
-        MS,
-        lambda window: window.vertex["alignment_ms_max_subtask"],
-        of_checkpoint=_in_part(highest, "alignment_ms"),
-    ),
-    BUFFER_SIZE: Compared(
-        BYTES, lambda window: lowest(window.vertex.get("debloatedBufferSize") or ()), least=LEAST_BYTES
-    ),
+    PERSISTED: Compared(BYTES, lambda window: window.block["persisted_bytes"] or None, ranges=False),
 }
+COMPARED_OF_VERTEX = {
+    THROUGHPUT: Compared(
+        PER_S, lambda window: total(window.vertex["records_in_per_s"]), share=0.03, ranges=False
+    ),
+    START_DELAY: Compared(MS, _delay, _mean_delay, least=LEAST_MS),
+    ALIGNMENT: Compared(MS, _alignment, _longest_alignment, least=LEAST_MS),
+    BUFFER_SIZE: Compared(BYTES, _smallest_buffer, least=LEAST_BYTES),
+}
+COMPARED = COMPARED_OF_JOB | COMPARED_OF_VERTEX
 """The compared figures by name, in the order of their rows."""

@@ -28,7 +28,7 @@ from netstack import CheckpointStatus, Result, Viewed
 from ..base.errors import FileError, UsageError
 from ..base.number_text import counted, is_or_are
 from ..base.optional_figures import middle
-from .quantities import COMPARED, MS, MeasuredWindow
+from .quantities import COMPARED, COMPARED_OF_JOB, COMPARED_OF_VERTEX, MS, MeasuredWindow
 
 Run = Mapping[str, Any]
 Block = Mapping[str, Any]
@@ -73,9 +73,8 @@ def measure(run: Run, operators: Sequence[int]) -> dict[Subject, float]:
         checkpoints = checkpoints_in(run, window)
         for place in (None, *operators):
             measured = MeasuredWindow(block, checkpoints, place)
-            for name, compared in COMPARED.items():
-                if compared.of_vertex == (place is not None):
-                    quantities[Subject(window, place, name)] = compared.value(measured)
+            for name, compared in (COMPARED_OF_JOB if place is None else COMPARED_OF_VERTEX).items():
+                quantities[Subject(window, place, name)] = compared.value(measured)
     return {subject: value for subject, value in quantities.items() if value is not None}
 
 
@@ -205,7 +204,7 @@ def judge(quantity: str, flink: Spread, ours: Spread, allowed: float) -> str:
     """Return the rule that the emulated number meets, as `Row.why` names it, or "outside"."""
     if abs(ours.median - flink.median) <= allowed:
         return "tolerance"
-    if COMPARED[quantity].ranges_over_seeds:
+    if COMPARED[quantity].ranges:
         least, most = ours.least * (1 - WIDENING), ours.most * (1 + WIDENING)
         if least <= flink.median <= most:
             return "our range"

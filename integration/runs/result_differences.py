@@ -104,7 +104,7 @@ def _figures(first: Result, second: Result) -> Iterator[FigureDifference]:
         if quantity.unit is COUNT or (quantity.optional and not one and not other):
             continue
         yield FigureDifference(
-            quantity=quantity.heads[WINDOWS],
+            quantity=quantity.head(WINDOWS),
             meaning=quantity.meaning,
             first=one,
             second=other,

@@ -54,7 +54,7 @@ function row(side, forked, columns) {
   const bar = phaseBar(columns.phases);
   const figures = columns.phases.map(({ name }) => element("b", { "data-figure": name }));
   const phases = element("span", { class: "phases" }, ...columns.phases.map((phase, place) =>
-    element("span", {}, element("i", { class: `key ${classOf(phase)}` }), `${phase.head} `, figures[place])));
+    element("span", {}, element("i", { class: `key ${classOf(phase)}` }), `${phase.head.toLowerCase()} `, figures[place])));
   const about = element("small");
   const name = forked ? `Last checkpoint of side ${side}` : "Last checkpoint";
   const made = element("p", { "data-side": side, title: "Each phase is the longest of all subtasks, so they do not add up to the whole." },

@@ -3,7 +3,7 @@
 import { element } from "./dom.js";
 import { WORDS } from "./format.js";
 
-export const classOf = (phase) => phase.head.replace(" ", "-");
+export const classOf = ({ head }) => head.toLowerCase().replace(" ", "-");
 
 // The length of the longest bar of some checkpoints.
 export function longestOf(checkpoints, phases) {
@@ -18,6 +18,6 @@ export function drawPhases(bar, phases, { figures }, longest) {
   phases.forEach(({ name, head, unit }, place) => {
     const part = bar.children[place];
     part.style.width = `${(100 * (figures[name] ?? 0)) / longest}%`;
-    part.title = `${head} ${WORDS[unit](figures[name])}`;
+    part.title = `${head.toLowerCase()} ${WORDS[unit](figures[name])}`;
   });
 }

@@ -240,7 +240,7 @@ class _ImportedView(View["Imported"]):
 
     def grid(self, shown: Imported) -> Grid:
         quantities = in_view(VERTEX, IMPORTED_JOB)
-        head = ("vertex", "subtasks", *(each.heads[IMPORTED_JOB] for each in quantities))
+        head = ("vertex", "subtasks", *(each.head(IMPORTED_JOB) for each in quantities))
         rows = []
         for vertex in vertex_windows(shown.scenario, shown.measured.steady):
             texts = (each.unit.text(each.of(vertex)) for each in quantities)
@@ -301,7 +301,7 @@ class _RecommendationView(View[Recommendation]):
 
     def grid(self, shown: Recommendation) -> Grid:
         quantities = in_view(JOB, NOTEBOOK_SETTINGS)
-        head = ("setting", "throughput", *(each.heads[NOTEBOOK_SETTINGS] for each in quantities), "")
+        head = ("setting", "throughput", *(each.head(NOTEBOOK_SETTINGS) for each in quantities), "")
         marks = {shown.chosen: "set", NOW: shown.present}  # the present setting may be the chosen one
         rows = []
         for setting in shown.settings:

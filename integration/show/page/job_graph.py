@@ -259,7 +259,7 @@ def _vertex(
 ) -> DrawnVertex:
     rows = []
     for place, figure in enumerate(figures):
-        head, cells = figure.heads[GRAPH], []
+        head, cells = figure.head(GRAPH), []
         for windows in runs.values():
             value = middle(figure.of(window) for window in windows if window.steady.name == vertex.name)
             share = min(1.0, max(0.0, value)) if figure.unit is SHARE and value is not None else None

@@ -258,7 +258,7 @@ def write_tuning(
         "tuning.html.jinja",
         title=f"What to set for {tuning.scenario['name']}",
         parts=[_part(recommendation) for recommendation in tuning.recommendations],
-        columns=["Setting", "Throughput", *(figure.heads[SETTING] for figure in DETAILS)],
+        columns=["Setting", "Throughput", *(figure.head(SETTING) for figure in DETAILS)],
         legend=f"{RULE} {LEGEND}",
         charts=of_sweep,
         graph=job_graph(scenario, column_names(first, steady)) if steady else None,

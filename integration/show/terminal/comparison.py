@@ -57,7 +57,7 @@ _VERDICTS = {
 
 _PIECE = re.compile(r"[^.-]+[.-]*|[.-]+")
 
-_TEXTS = {quantity.heads[WINDOWS]: quantity.unit.text for quantity in in_view(JOB, WINDOWS)}
+_TEXTS = {quantity.head(WINDOWS): quantity.unit.text for quantity in in_view(JOB, WINDOWS)}
 
 
 def print_comparisons(comparisons: Sequence[Comparison], console: Console, sides: Sequence[str] = ()) -> None:

@@ -193,7 +193,7 @@ MAX_ROWS = 64
 """Maximum number of subtasks of a vertex in `subtask_rows`. The first ones are listed."""
 
 _SUBTASK_QUANTITIES = in_view(SUBTASK, SUBTASKS)
-SUBTASK_COLUMNS = ("Subtask", *(quantity.heads[SUBTASKS] for quantity in _SUBTASK_QUANTITIES))
+SUBTASK_COLUMNS = ("Subtask", *(quantity.head(SUBTASKS) for quantity in _SUBTASK_QUANTITIES))
 """Columns of `subtask_rows`. Queues are in buffers."""
 
 
@@ -225,7 +225,7 @@ def summary_table(results: Mapping[str, Result]) -> RunTable:
         texts = list(map(quantity.unit.text, values))
         if with_ratio:
             texts.append(NOTHING if quantity.unit is COUNT else ratio(quotient(values[1], values[0])))
-        rows.append(Row(quantity.heads[WINDOWS], quantity.meaning, tuple(texts)))
+        rows.append(Row(quantity.head(WINDOWS), quantity.meaning, tuple(texts)))
     return RunTable((*columns, "ratio") if with_ratio else tuple(columns), rows)
 
 
@@ -348,7 +348,7 @@ def _window_line(steady: Steady, completed: Sequence[CheckpointResult], end_s: f
 
 
 def _window_table(vertices: Sequence[VertexWindow], quantities: Sequence[Quantity[VertexWindow]]) -> Table:
-    heads: list[str | Column] = ["", *(number(quantity.heads[VERTICES]) for quantity in quantities)]
+    heads: list[str | Column] = ["", *(number(quantity.head(VERTICES)) for quantity in quantities)]
     table = figures(heads)
     for vertex in vertices:
         texts = (quantity.unit.bare(quantity.of(vertex)) for quantity in quantities)

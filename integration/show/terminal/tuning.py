@@ -114,7 +114,7 @@ def _settings_table(recommendation: Recommendation) -> Table:
     has_today = bool(recommendation.now.today)
     # At the limit, the table has the checkpoint time of today in place of the slowest checkpoint.
     quantities = [each for each in in_view(JOB, SETTINGS) if not (has_today and each.name == SLOWEST)]
-    heads = ["through-\nput", *(each.heads[SETTINGS] for each in quantities)]
+    heads = ["through-\nput", *(each.head(SETTINGS) for each in quantities)]
     heads += ["point\ntoday"] if has_today else []
     title = None
     if has_today and recommendation.headroom is not None:
@@ -204,7 +204,7 @@ def _print_details(recommendation: Recommendation, preset: str, console: Console
             if (value := shown.mean(figure.name)) is not None:
                 interval = interval_text(shown, figure)
                 in_brackets = f" ({interval})" if interval else ""
-                console.print(_indented(f"{figure.heads[SETTING]}: {figure.unit.text(value)}{in_brackets}"))
+                console.print(_indented(f"{figure.head(SETTING)}: {figure.unit.text(value)}{in_brackets}"))
     for setting in recommendation.settings:
         if setting.broken:
             console.print(_indented(f"{setting.name}: {'; '.join(setting.broken)}"))
