@@ -12,8 +12,8 @@ from typing import NamedTuple, Protocol
 
 from flowcontrol import Alignment, AlignmentMetrics, CheckpointBarrier, CheckpointOptions, FailureReason
 
-from ..results.recorder import CheckpointHead, Recorder, SubtaskCheckpoint
-from ..results.result import CheckpointStatus
+from ..results.recorder import CheckpointHead, Recorder
+from ..results.result import CheckpointStatus, SubtaskCheckpoint
 from ..scenarios.changes import ScheduledSavepoint
 from ..scenarios.checkpoint_modes import TYPES_BY_ALIGNMENT, CheckpointType
 from ..scenarios.job_shape import JobShape

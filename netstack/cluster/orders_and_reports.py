@@ -16,10 +16,9 @@ from ..results.recorder import (
     FiredFault,
     FloatArray,
     Recorder,
-    SubtaskCheckpoint,
     SubtaskSample,
 )
-from ..results.result import Work
+from ..results.result import SubtaskCheckpoint, Work
 from ..results.trace import TraceEvent
 from ..scenarios.scenario import Scenario
 

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..scenarios.checkpoint_modes import CheckpointType
-from .result import CheckpointStatus
+from .result import CheckpointStatus, SubtaskCheckpoint
 
 __all__ = ["Recorder", "SubtaskSample"]
 
@@ -79,22 +79,6 @@ class FiredFault(msgspec.Struct, frozen=True):
     time: float
     kind: str
     what: str
-
-
-class SubtaskCheckpoint(NamedTuple):
-    """One subtask's part of a checkpoint; NaN: not measured."""
-
-    end_to_end_s: float
-    """Time from the trigger to the arrival of the acknowledgement."""
-    start_delay_s: float
-    """Time from the trigger to the first barrier; for a source, to the emission of the barrier."""
-    alignment_s: float = 0.0
-    """Time from the first to the last barrier."""
-    sync_s: float = 0.0
-    async_s: float = 0.0
-    alignment_processed_bytes: int = 0
-    alignment_persisted_bytes: int = 0
-    unaligned: bool = False
 
 
 class Table:

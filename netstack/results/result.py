@@ -8,7 +8,7 @@ scenario. Every list over subtasks is indexed by subtask.
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Annotated, Generic, TypeVar
+from typing import Annotated, Generic, NamedTuple, TypeVar
 
 import msgspec
 from msgspec import UNSET, UnsetType
@@ -70,6 +70,25 @@ class Work(msgspec.Struct, frozen=True, kw_only=True):
             bytes=self.bytes + other.bytes,
             messages=self.messages + other.messages,
         )
+
+
+class SubtaskCheckpoint(NamedTuple):
+    """One subtask's part of a checkpoint, as it is measured; NaN: not measured.
+
+    `VertexCheckpoint` has the same figures for all subtasks, with times in ms.
+    """
+
+    end_to_end_s: float
+    """Time from the trigger to the arrival of the acknowledgement."""
+    start_delay_s: float
+    """Time from the trigger to the first barrier; for a source, to the emission of the barrier."""
+    alignment_s: float = 0.0
+    """Time from the first to the last barrier."""
+    sync_s: float = 0.0
+    async_s: float = 0.0
+    alignment_processed_bytes: int = 0
+    alignment_persisted_bytes: int = 0
+    unaligned: bool = False
 
 
 class VertexCheckpoint(msgspec.Struct, frozen=True, kw_only=True):

@@ -24,7 +24,7 @@ from netstack.engine.agenda import Agenda
 from netstack.engine.agenda_loop import run_agenda
 from netstack.engine.randomness import Randomness
 from netstack.errors import StorageError
-from netstack.results.recorder import SubtaskCheckpoint
+from netstack.results.result import SubtaskCheckpoint
 from netstack.results.trace import TraceLog
 from netstack.scenarios.changes import ScheduledSavepoint
 from netstack.scenarios.checkpoint_modes import CheckpointMode

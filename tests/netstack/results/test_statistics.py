@@ -19,7 +19,8 @@ from netstack import (
     Vertex,
 )
 from netstack.jobs.result_figures import checkpoint_results, series_results, steady_results
-from netstack.results.recorder import LEAST_ROWS, CheckpointHead, SubtaskCheckpoint, SubtaskSample, Table
+from netstack.results.recorder import LEAST_ROWS, CheckpointHead, SubtaskSample, Table
+from netstack.results.result import SubtaskCheckpoint
 
 REFERENCES = Path(__file__).parents[2] / "data/flink-reference"
 SCENARIO = Scenario(
