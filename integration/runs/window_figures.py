@@ -111,6 +111,8 @@ class WindowFigures(Measures, frozen=True, kw_only=True):
     """Smallest buffer size of all subtasks; the segment size if debloating is off."""
     bytes_per_s: float | None = None
     """Bytes per second that all sinks read together, including the length headers of records."""
+    vertices: list[VertexSteady] = []
+    """The vertices of the window."""
 
     @property
     def after_barriers_ms(self) -> float | None:
@@ -150,6 +152,7 @@ def figures_of(result: Result, window: int = -1) -> WindowFigures:
     return WindowFigures(
         from_s=steady.from_s,
         to_s=steady.to_s,
+        vertices=steady.vertices,
         throughput_per_s=total(rate for vertex in last for rate in vertex.records_in_per_s),
         bytes_per_s=total(rate for vertex in last for rate in vertex.bytes_in_per_s),
         start_delay_ms=times.start_delay_ms if times else None,

@@ -220,7 +220,7 @@ class CheckpointCoordinator:
         The report reaches the coordinator after the delay of a control message.
         """
         task, costs = key_of(subtask), self._costs
-        in_flight = report.unaligned or report.snapshot.persisted_bytes
+        in_flight = report.part.unaligned or report.snapshot.persisted_bytes
         delay = self._randomness.uniform(*(costs.ack_unaligned_s if in_flight else costs.ack_s))
         delay += report.snapshot.inline_log_bytes / costs.ack_rate_bytes_per_s
         shared = [file for file in report.snapshot.new_files if file.shared]

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple, Protocol
 
-from flowcontrol import Alignment, AlignmentMetrics, CheckpointBarrier, CheckpointOptions, FailureReason
+from flowcontrol import Alignment, CheckpointBarrier, CheckpointOptions, FailureReason
 
 from ..results.recorder import CheckpointHead, Recorder
 from ..results.result import CheckpointStatus, SubtaskCheckpoint
@@ -57,17 +57,11 @@ class FailureCounter:
 
 
 class Acknowledgement(NamedTuple):
-    """Report of one subtask on its part of a checkpoint; times in seconds.
-
-    `unaligned`: whether the barrier had overtaken data before the snapshot was taken.
-    """
+    """Report of one subtask on its part of a checkpoint; the coordinator sets `end_to_end_s` of `part`."""
 
     checkpoint_id: int
-    metrics: AlignmentMetrics
-    sync_s: float
+    part: SubtaskCheckpoint
     snapshot: SubtaskSnapshot
-    async_s: float = 0.0
-    unaligned: bool = False
 
 
 class UpstreamTask(Protocol):
@@ -196,16 +190,7 @@ class Checkpoint:
             return False
         self.awaited.remove(task)
         self.snapshots[task] = report.snapshot
-        self.parts[task] = SubtaskCheckpoint(
-            end_to_end_s=now - self.triggered_at,
-            start_delay_s=report.metrics.start_delay_s,
-            alignment_s=report.metrics.alignment_s,
-            sync_s=report.sync_s,
-            async_s=report.async_s,
-            alignment_processed_bytes=report.metrics.bytes_processed,
-            alignment_persisted_bytes=report.snapshot.persisted_bytes,
-            unaligned=report.unaligned,
-        )
+        self.parts[task] = report.part._replace(end_to_end_s=now - self.triggered_at)
         return True
 
     def metadata(self, job: JobShape, now: float) -> CheckpointMetadata:

@@ -78,9 +78,9 @@ class SubtaskCheckpoint(NamedTuple):
     `VertexCheckpoint` has the same figures for all subtasks, with times in ms.
     """
 
-    end_to_end_s: float
+    end_to_end_s: float = 0.0
     """Time from the trigger to the arrival of the acknowledgement."""
-    start_delay_s: float
+    start_delay_s: float = 0.0
     """Time from the trigger to the first barrier; for a source, to the emission of the barrier."""
     alignment_s: float = 0.0
     """Time from the first to the last barrier."""

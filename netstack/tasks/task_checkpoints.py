@@ -52,6 +52,7 @@ from ..checkpoints.storage import ChannelPlace, CheckpointStorage, channel_handl
 from ..errors import StorageError
 from ..exchange.channel import InputChannel
 from ..exchange.gate import InputGate
+from ..results.result import SubtaskCheckpoint
 from ..results.trace import acknowledgement_text, barrier_text, in_bytes, milliseconds, snapshot_text
 from ..scenarios.costs import CostModel
 from ..scenarios.options import NetworkConfig
@@ -512,15 +513,16 @@ class TaskCheckpoints:
         text = acknowledgement_text(checkpoint_id, snapshot.size, snapshot.persisted_bytes)
         task.trace(text, checkpoint_id)
         since = running.uploading_since
-        report = Acknowledgement(
-            checkpoint_id,
-            running.metrics,
-            running.sync_s,
-            snapshot,
+        part = SubtaskCheckpoint(
+            start_delay_s=running.metrics.start_delay_s,
+            alignment_s=running.metrics.alignment_s,
+            sync_s=running.sync_s,
             async_s=0.0 if since is None else self._environment.agenda.now - since,
+            alignment_processed_bytes=running.metrics.bytes_processed,
+            alignment_persisted_bytes=snapshot.persisted_bytes,
             unaligned=running.barrier.options.is_unaligned,
         )
-        self._environment.coordinator.acknowledge(task, report)
+        self._environment.coordinator.acknowledge(task, Acknowledgement(checkpoint_id, part, snapshot))
 
     # Ends
 

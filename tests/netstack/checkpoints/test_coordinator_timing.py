@@ -14,7 +14,6 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from flowcontrol import (
-    AlignmentMetrics,
     CheckpointBarrier,
     FailureReason,
 )
@@ -25,6 +24,7 @@ from netstack.checkpoints.storage import MemoryStorage
 from netstack.engine.agenda import Agenda
 from netstack.engine.agenda_loop import run_agenda
 from netstack.engine.randomness import Randomness
+from netstack.results.result import SubtaskCheckpoint
 from netstack.scenarios.costs import CostModel
 from netstack.scenarios.job_shape import JobShape
 from netstack.scenarios.options import NetworkConfig
@@ -102,11 +102,9 @@ class Task:
 
     def acknowledge(self, barrier: CheckpointBarrier, sync: float) -> None:
         self.busy -= 1
-        metrics = AlignmentMetrics(self.job.agenda.now - barrier.timestamp, 0.0, 7)
+        part = SubtaskCheckpoint(start_delay_s=self.job.agenda.now - barrier.timestamp, sync_s=sync)
         snapshot = SubtaskSnapshot(vertex=NAMES[self.vertex], subtask=self.index)
-        self.job.coordinator.acknowledge(
-            self, Acknowledgement(barrier.checkpoint_id, metrics, sync, snapshot)
-        )
+        self.job.coordinator.acknowledge(self, Acknowledgement(barrier.checkpoint_id, part, snapshot))
 
     def end(self) -> None:
         """End as soon as nothing is left to do; a stage does so some time after its sources."""

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from flowcontrol import (
     MAX_PEER_TEXT,
     Alignment,
-    AlignmentMetrics,
     CheckpointBarrier,
     CheckpointOptions,
     FailureReason,
@@ -47,9 +46,13 @@ from netstack.cluster.control_messages import (
     distant_tasks,
     encode_control,
 )
+from netstack.results.result import SubtaskCheckpoint
 
 BARRIER = CheckpointBarrier(7, 1.5, CheckpointOptions(Alignment.ALIGNED, 0.25))
 
+PART = SubtaskCheckpoint(
+    start_delay_s=0.5, alignment_s=0.25, sync_s=0.001, async_s=0.002, alignment_processed_bytes=4096
+)
 SNAPSHOT = SubtaskSnapshot(
     vertex="window",
     subtask=3,
@@ -75,7 +78,7 @@ MESSAGES: list[Control] = [
     TriggerCheckpoint((0, 0), CheckpointBarrier(1, 0.0, CheckpointOptions(Alignment.UNALIGNED))),
     Completed((0, 1), 7),
     Aborted((0, 1), 8),
-    Acknowledge((1, 3), Acknowledgement(7, AlignmentMetrics(0.5, 0.25, 4096), 0.001, SNAPSHOT, 0.002, True)),
+    Acknowledge((1, 3), Acknowledgement(7, PART, SNAPSHOT)),
     Decline((1, 3), 7, FailureReason.DECLINED_SUBSUMED, "a newer one has come"),
     Ended((1, 3), 9),
     Stop(),
@@ -121,7 +124,7 @@ def test_bytes_cut_short_are_no_message() -> None:
 
 
 def test_infinite_times_survive() -> None:
-    message = Acknowledge((0, 0), Acknowledgement(1, AlignmentMetrics(math.inf, 0.0, 0), 0.0, SNAPSHOT))
+    message = Acknowledge((0, 0), Acknowledgement(1, SubtaskCheckpoint(start_delay_s=math.inf), SNAPSHOT))
     assert decode_control(encode_control(message)) == message
 
 

@@ -75,7 +75,7 @@ class Told:
 
     def acknowledge(self, subtask: CheckpointedTask, report: Acknowledgement) -> None:
         self.acknowledged.append(report.checkpoint_id)
-        self.uploads_s.append(report.async_s)
+        self.uploads_s.append(report.part.async_s)
         own = [each for each in report.snapshot.handles if each.format is not StateFormat.TABLE_FILE]
         self.own_bytes.append(sum(handle.size for handle in own))
         self.data_ended.append(report.snapshot.data_ended)
