@@ -38,7 +38,8 @@ from netstack import (
     emulate,
 )
 
-from ..policies import durations, record_delay_ms
+from .. import policies
+from ..policies import durations
 from ..policy_scenarios import CASES, RECORD_BYTES, SINK, Case, job, sink, source
 
 PROCESSES = 2
@@ -270,12 +271,9 @@ def figures_of(result: Result) -> Figures:
         ValueError: if no checkpoint was completed after the warm-up, because the run is too short.
     """
     scenario = result.scenario
-    counted = [duration for at, duration in durations(result) if at >= scenario.warmup_s]
-    if not counted:
+    if all(at < scenario.warmup_s for at, _ in durations(result)):
         raise ValueError(f"{scenario.name}: no checkpoint within {scenario.duration_s:.0f} s")
-    series = next(series for series in result.series if series.vertex == SINK)
-    read = [sum(subtask) for subtask in zip(*series.numRecordsIn, strict=True)]
-    first = next(place for place, at in enumerate(series.t) if at >= scenario.warmup_s)
+    common = policies.figures_of(result, Case("", scenario))
     sink = next(vertex for vertex in result.steady[-1].vertices if vertex.name == SINK)
     stored = [
         one.persisted_bytes
@@ -283,10 +281,10 @@ def figures_of(result: Result) -> Figures:
         if one.duration_ms is not None and one.t >= scenario.warmup_s
     ]
     return Figures(
-        end_to_end_ms=median(counted),
-        worst_ms=max(counted),
-        delay_ms=record_delay_ms(result, Case("", scenario)),
-        records_per_s=(read[-1] - read[first]) / (series.t[-1] - series.t[first]),
+        end_to_end_ms=common.end_to_end_ms,
+        worst_ms=common.worst_ms,
+        delay_ms=common.delay_ms,
+        records_per_s=common.records_per_s,
         stored_bytes=median(stored),
         buffer_bytes=median(size or 0.0 for size in sink.debloatedBufferSize),
     )
