@@ -32,8 +32,9 @@ from ..advise.tune.change_package import files_of, package_of
 from ..advise.tune.charted_runs import runs_to_show
 from ..advise.tune.choice import Constraints
 from ..advise.tune.pitfalls import find_pitfalls
-from ..advise.tune.recommend import Recommendation, measured_text
+from ..advise.tune.recommend import Recommendation
 from ..advise.tune.settings import Mechanism, Question
+from ..advise.tune.words import measured_text
 from ..base.extras import require
 from ..base.writing import prepare_folder, write_outputs
 from ..show.terminal.console import PAGE, say

@@ -45,8 +45,9 @@ from ..sweeps.axes import Axis, AxisValue, problems_after
 from ..sweeps.point_rows import PointRow
 from ..sweeps.points import Grid, Point, point_of, with_step
 from ..sweeps.waves import RunPoints, Wave, Waves, run_side_by_side
-from .choice import Outcome, broken_limits
-from .recommend import OWN, Race, Recommendation, recommend
+from .choice import Outcome
+from .race import OWN, Race
+from .recommend import Recommendation, recommend
 from .settings import (
     NOW,
     SETTING,
@@ -58,6 +59,7 @@ from .settings import (
     is_large,
     later_settings,
 )
+from .words import cpu_bound_text
 
 MOST_SEEDS = 8
 """Default maximum number of seeds for a setting. A large job has one seed, because its figures are already
@@ -196,12 +198,8 @@ def _if_cpu_bound(other: Race, race: Race, found: Recommendation) -> Waves[str]:
         yield from _run(other, added, other.scenario.seed, "the advice if the work is CPU-bound")
         again = recommend(other)
         if (again.verdict, again.chosen) == (found.verdict, found.chosen):
-            return "It is unknown whether the work of tasks is CPU-bound or waits; the advice is the same."
-    lines = f" ({'; '.join(again.configuration)})" if again.configuration else ""
-    return (
-        "It is unknown whether the work of tasks is CPU-bound or waits. This advice holds if it waits. If it "
-        f"is CPU-bound: {again.words[0].removesuffix('.')}{lines}."
-    )
+            return cpu_bound_text(None)
+    return cpu_bound_text(again)
 
 
 def _find_limit(race: Race) -> Waves[None]:
@@ -237,13 +235,7 @@ def _run_today(race: Race, *, is_brief: bool) -> Waves[None]:
     """Run the settings that keep to the limits at today's load, if they were compared at the job's limit."""
     if race.at_limit is None or race.headroom is None:
         return
-    takes_checkpoints = race.scenario.takes_checkpoints
-    names = [
-        outcome.name
-        for outcome in race.outcomes()
-        if outcome.name == NOW
-        or not broken_limits(outcome, race.constraints, takes_checkpoints=takes_checkpoints)
-    ]
+    names = [each.name for each in race.outcomes() if each.name == NOW or not race.broken(each)]
     if is_brief:
         names = list(dict.fromkeys([NOW, race.choice().chosen or NOW]))
     point = brief_point if race.headroom.is_below(1.0) else load_point

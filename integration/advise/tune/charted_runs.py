@@ -10,7 +10,7 @@ from netstack import JobFailedError, Result, Scenario, from_json
 from ...runs.emulating import emulate
 from ...runs.seeds import open_sources
 from ..sweeps.point_rows import PointRow
-from .recommend import Recommendation, time_of
+from .recommend import Recommendation
 from .settings import NOW, SETTING
 
 
@@ -24,7 +24,7 @@ def settings_to_show(recommendation: Recommendation) -> dict[str, str]:
     if recommendation.chosen != NOW:
         shown[recommendation.chosen] = recommendation.chosen
     elif others:
-        fastest = min(others, key=time_of)
+        fastest = min(others, key=lambda each: each.time_ms)
         shown[fastest.name] = fastest.name
     return shown
 

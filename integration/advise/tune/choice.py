@@ -22,7 +22,6 @@ from typing import NamedTuple
 
 import msgspec
 
-from ...base.number_text import milliseconds, size
 from ...base.optional_figures import known
 
 SAME_SHARE, SAME_MS = 0.05, 15.0
@@ -64,6 +63,15 @@ class Constraints(msgspec.Struct, frozen=True, kw_only=True):
     """They must also take less than this share of the checkpoint interval."""
 
 
+class CostToday(NamedTuple):
+    """Cost of a setting at today's load, which is below the job's limit."""
+
+    what: str
+    """What takes longer: "checkpoints" or "records"; "load": the job does not keep up."""
+    before_ms: float | None = None
+    after_ms: float | None = None
+
+
 class Outcome(NamedTuple):
     """The figures by which settings are compared; None: not measured."""
 
@@ -85,7 +93,7 @@ class Outcome(NamedTuple):
     """Share of expired checkpoints among those that ended; None: none ended."""
     failed: int = 0
     """Number of failed runs."""
-    costs_today: str | None = None
+    costs_today: CostToday | None = None
     """What the setting costs at today's load, which is below the job's limit; None: nothing, or not run."""
 
 
@@ -100,32 +108,39 @@ class Choice(NamedTuple):
     """The chosen setting, and settings that are nearly as good by the sum of distances (see the module)."""
 
 
-def broken_limits(outcome: Outcome, limits: Constraints, *, takes_checkpoints: bool) -> list[str]:
-    """Return a sentence for each limit that a setting violates. An unmeasured figure violates its limit."""
+class Broken(NamedTuple):
+    """A limit that a setting violates."""
+
+    figure: str
+    """A field of `Outcome`, or "today"."""
+    value: float | None = None
+    """None: not measured."""
+    limit: float | None = None
+    cost: CostToday | None = None
+
+
+def broken_limits(outcome: Outcome, limits: Constraints, *, takes_checkpoints: bool) -> list[Broken]:
+    """Return the limits that a setting violates. An unmeasured figure violates its limit."""
     broken = []
     if outcome.failed:
-        broken.append(f"{outcome.failed} of its runs failed")
-    if outcome.throughput is None:
-        broken.append("its throughput was not measured")
-    elif outcome.throughput < limits.min_throughput:
-        broken.append(f"throughput falls to {100 * outcome.throughput:.1f} %")
-    if takes_checkpoints:
-        if outcome.checkpoint_ms is None:
-            broken.append("no checkpoint completes")
-        elif outcome.expired is not None and outcome.expired > MOST_EXPIRED:
-            broken.append(f"{100 * outcome.expired:.0f} % of the checkpoints expire")
+        broken.append(Broken("failed", outcome.failed))
+    if outcome.throughput is None or outcome.throughput < limits.min_throughput:
+        broken.append(Broken("throughput", outcome.throughput, limits.min_throughput))
+    if takes_checkpoints and outcome.checkpoint_ms is None:
+        broken.append(Broken("checkpoint_ms"))
+    elif takes_checkpoints and outcome.expired is not None and outcome.expired > MOST_EXPIRED:
+        broken.append(Broken("expired", outcome.expired, MOST_EXPIRED))
     if outcome.costs_today is not None:
-        broken.append(f"at today's load, {outcome.costs_today}")
-    quantities = (
-        (outcome.checkpoint_p95_ms, limits.max_checkpoint_ms, "95 % of checkpoints take", milliseconds),
-        (outcome.delay_p95_ms, limits.max_delay_ms, "95 % of records take", milliseconds),
-        (outcome.stored_bytes, limits.max_stored_bytes, "each checkpoint stores", size),
-    )
-    for value, limit, what, text in quantities:
-        if limit is not None and value is None:
-            broken.append(f"{what} an unknown amount")
-        elif limit is not None and value is not None and value > limit:
-            broken.append(f"{what} up to {text(value)}, not {text(limit)}")
+        broken.append(Broken("today", cost=outcome.costs_today))
+    limited = {
+        "checkpoint_p95_ms": limits.max_checkpoint_ms,
+        "delay_p95_ms": limits.max_delay_ms,
+        "stored_bytes": limits.max_stored_bytes,
+    }
+    for figure, limit in limited.items():
+        value = getattr(outcome, figure)
+        if limit is not None and (value is None or value > limit):
+            broken.append(Broken(figure, value, limit))
     return broken
 
 

@@ -69,6 +69,14 @@ class Mechanism(StrEnum):
     INTERVAL = "interval"
 
 
+PRICES = {
+    Mechanism.ADAPTIVE: "Records of one producer may then be processed in another order; state by key is not "
+    "affected.",
+    Mechanism.INTERVAL: "After a failure, a longer interval means that more records are processed again.",
+}
+"""Costs of a mechanism that no figure shows, each as a sentence."""
+
+
 class Question(NamedTuple):
     """The settings to compare, and the limits that they must meet."""
 

@@ -14,7 +14,8 @@ from integration.advise.sweeps.points import point_of
 from integration.advise.tune.advice import MOST_SEEDS, advise
 from integration.advise.tune.charted_runs import runs_to_show
 from integration.advise.tune.choice import Constraints
-from integration.advise.tune.recommend import Race, Recommendation
+from integration.advise.tune.race import Race
+from integration.advise.tune.recommend import Recommendation
 from integration.advise.tune.settings import NOW, SETTING, Mechanism, Question, first_settings
 from integration.runs.window_figures import Measures
 from netstack import Edge, GeneratorSpec, InputError, NetworkConfig, Scenario, Vertex, with_options

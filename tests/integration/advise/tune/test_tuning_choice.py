@@ -18,6 +18,7 @@ from integration.advise.tune.choice import (
     is_same,
     is_worth,
 )
+from integration.advise.tune.words import broken_text
 
 
 def outcome(name: str, time: float | None, throughput: float | None = 1.0, **others: Any) -> Outcome:
@@ -155,7 +156,8 @@ def test_of_equal_settings_the_one_that_changes_least_is_chosen() -> None:
 def test_a_broken_limit_is_said_and_rules_a_setting_out(
     setting: Outcome, limits: dict[str, float], broken: str
 ) -> None:
-    assert broken_limits(setting, Constraints(**limits), takes_checkpoints=True) == [broken]
+    (found,) = broken_limits(setting, Constraints(**limits), takes_checkpoints=True)
+    assert broken_text(found) == broken
     assert chosen(NOW, setting, **limits) != "a"
 
 

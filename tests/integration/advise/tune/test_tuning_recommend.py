@@ -6,8 +6,10 @@ import msgspec
 import pytest
 
 from integration.advise.sweeps.confidence import Estimate
-from integration.advise.tune.recommend import Race, Recommendation, measured_text, recommend
+from integration.advise.tune.race import Race
+from integration.advise.tune.recommend import Recommendation, recommend
 from integration.advise.tune.settings import NOW, Mechanism, Question
+from integration.advise.tune.words import measured_text
 from integration.base.number_text import milliseconds
 from integration.runs.window_figures import Measures
 from netstack import CheckpointResult, CheckpointStatus, InputError
