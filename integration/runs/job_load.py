@@ -15,6 +15,9 @@ from netstack import GeneratorSpec, Scenario, SourceSpec, Vertex
 
 from ..base.errors import UsageError
 
+SATURATED = 0.9
+"""A subtask that is busy or back-pressured for at least this share of the time counts as always so."""
+
 Rates = Mapping[str, Sequence[float]]
 """Records per second of each subtask of a source, by the name of the source."""
 

@@ -25,15 +25,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from netstack import OPTIONS, Series, VertexSteady, capacity_by_load
 
 from ...base.optional_figures import Values, complete, highest, known, mean, value_at
-from .conditions import BUSY, HIGH_USAGE, LOW_USAGE, SKEW, any_of, costs_ms, is_busy, is_empty, is_full, share
+from ...runs.job_load import SATURATED
+from .conditions import HIGH_USAGE, LOW_USAGE, SKEW, any_of, costs_ms, is_busy, is_empty, is_full, share
 from .findings import Found, Rule, Words, rule
 from .observation import Observation, may_overtake
-from .words import buffer_use, limits, unless, when
+from .words import limits, unless, when
 
 _ALTERNATES_FROM, _ALTERNATES_TO = 0.2, 0.8
 """A subtask can be back-pressured in bursts if its mean back-pressured share of time is in this range."""
@@ -68,6 +69,9 @@ _COMPARE_FULL = "Compare the machines and the work of the full subtasks with tho
 _NO_REMEDY = "Debloating sizes buffers by gate and does not fix skew."
 _COSTS = "busy ms per record, by subtask: {costs:span}"
 _BOTH_POOLS = "inPoolUsage {vertex.inPoolUsage:span}, outPoolUsage {vertex.outPoolUsage:span}"
+_CHANNELS = (
+    "{on_all:: data waits on all or most channels|}{on_some:: data waits on some of the channels only|}"
+)
 _WRITERS_POOLS = "outPoolUsage upstream: {writers:output pools}"
 """Lines of several rules."""
 
@@ -94,7 +98,7 @@ def _writers(view: Observation, vertex: VertexSteady) -> list[VertexSteady]:
 def _only_some(vertex: VertexSteady) -> bool:
     """Whether some subtasks of a vertex are busy while the vertex as a whole still has capacity."""
     busy = mean(vertex.busy_ms_per_s)
-    return busy is not None and busy / 1000 < BUSY
+    return busy is not None and busy / 1000 < SATURATED
 
 
 operator_bound = rule(
@@ -159,8 +163,8 @@ def not_bound(view: Observation) -> Iterator[Found]:
     if view.no_back_pressure is not True or not shares or None in shares:
         return
     busy, busiest = max(zip(known(shares), view.vertices, strict=True), key=lambda pair: pair[0])
-    if busy < BUSY or not view.inputs(busiest):
-        yield Found(busiest.name, busy >= BUSY, busy=busy)
+    if busy < SATURATED or not view.inputs(busiest):
+        yield Found(busiest.name, busy >= SATURATED, busy=busy)
 
 
 @rule(
@@ -457,7 +461,20 @@ def _full_and_starved(vertex: VertexSteady) -> tuple[list[int], list[int]]:
     case="causes it",
     says="Its input buffers and the output buffers of the vertices before it are full, but its own "
     "output buffers are free: this vertex causes the back-pressure.",
-    evidence=[_BOTH_POOLS, _WRITERS_POOLS, buffer_use],
+    evidence=[
+        _BOTH_POOLS,
+        _WRITERS_POOLS,
+        when(
+            "measured",
+            "{floating:percent} of the floating buffers and {exclusive:percent} of the exclusive buffers are "
+            f"used{_CHANNELS}",
+        ),
+        when(
+            "estimated",
+            "at least {floating:percent} of the floating and {exclusive:percent} of the exclusive buffers "
+            f"are used{_CHANNELS}",
+        ),
+    ],
 )
 @rule(
     "input-filling",
@@ -477,33 +494,29 @@ def input_full(view: Observation) -> Iterator[Found]:
         if output_full is None or (held is None and not output_full):
             continue
         case = "passes it on" if output_full else "causes it" if held else "lags"
-        use = buffer_use_of(view, vertex) if case == "causes it" else None
-        yield Found(vertex.name, case, vertex=vertex, writers=_writers(view, vertex), use=use)
+        use = _buffer_use(view, vertex)
+        yield Found(vertex.name, case, vertex=vertex, writers=_writers(view, vertex), **use)
 
 
-class BufferUse(NamedTuple):
-    """Usage of both kinds of buffers in the fullest subtask."""
-
-    floating: float
-    exclusive: float
-    is_measured: bool
-    """False: the usages are lower bounds."""
-    on_all_channels: bool | None
-    """Whether data waits on all or most channels, or on some only; None: unknown."""
-
-
-def buffer_use_of(view: Observation, vertex: VertexSteady) -> BufferUse | None:
-    """Return the usage of both kinds of buffers, and whether data waits on all channels; None: unknown."""
+def _buffer_use(view: Observation, vertex: VertexSteady) -> dict[str, Any]:
+    """Return the usage of both kinds of buffers in the fullest subtask, and on which channels data waits."""
     measured = _measured_usages(vertex)
     usages = measured or _least_usages(view, vertex)
     if usages is None:
-        return None
+        return {"measured": False, "estimated": False}
     floating, exclusive = usages
     written = known(used for writer in _writers(view, vertex) for used in writer.outPoolUsage)
     some_writers_full = max(written, default=0.0) >= HIGH_USAGE and min(written) < LOW_USAGE
-    on_some = floating >= HIGH_USAGE or some_writers_full
-    on_all = True if min(usages) >= HIGH_USAGE else False if on_some else None
-    return BufferUse(floating, exclusive, measured is not None, on_all)
+    on_all = min(usages) >= HIGH_USAGE
+    on_some = not on_all and (floating >= HIGH_USAGE or some_writers_full)
+    return {
+        "measured": measured is not None,
+        "estimated": measured is None,
+        "floating": floating,
+        "exclusive": exclusive,
+        "on_all": on_all,
+        "on_some": on_some,
+    }
 
 
 def _least_usages(view: Observation, vertex: VertexSteady) -> tuple[float, float] | None:

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from netstack import NetworkConfig, VertexSteady
 
 from ...base.optional_figures import Values, complete, highest, known
+from ...runs.job_load import SATURATED
 
 HIGH_USAGE = 0.75
 """A pool counts as full from this used share on. It is below 1, because checkpoints drain pools."""
@@ -22,9 +23,6 @@ Flink's web UI shows OK below it.
 
 HIGHLY_BACK_PRESSURED = 0.5
 """Minimum back-pressured share of time for which Flink's web UI shows HIGH."""
-
-BUSY = 0.9
-"""A subtask that is busy for at least this share of the time has no capacity left."""
 
 SKEW = 1.3
 """Subtasks count as unequal if the greatest value is at least this multiple of the mean."""
@@ -65,7 +63,7 @@ def is_empty(usage: Values) -> bool | None:
 
 def is_busy(vertex: VertexSteady) -> bool | None:
     """Whether a subtask of a vertex has no time left; None: unknown."""
-    return reaches(vertex.busy_ms_per_s, 1000 * BUSY)
+    return reaches(vertex.busy_ms_per_s, 1000 * SATURATED)
 
 
 def is_accounted_for(vertex: VertexSteady) -> bool:

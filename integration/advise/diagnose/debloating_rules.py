@@ -12,10 +12,11 @@ from typing import NamedTuple
 from netstack import VertexSteady
 
 from ...base.optional_figures import complete, highest, known, lowest, quotient, total
+from ...runs.job_load import SATURATED
 from .back_pressure_rules import full_readers
 from .checkpoint_rules import back_to_back as checkpoints_back_to_back
 from .checkpoint_rules import phases
-from .conditions import BUSY, MISSED, MOST_CHANNELS, at_minimum, record_bytes, share_of_interval
+from .conditions import MISSED, MOST_CHANNELS, at_minimum, record_bytes, share_of_interval
 from .findings import Found, rule
 from .observation import Observation
 from .words import when
@@ -314,7 +315,7 @@ def skewed_consumers(view: Observation) -> Iterator[Found]:
     """Find vertices of which only some subtasks are busy, or only some are full and cause back-pressure."""
     for vertex in view.consumers:
         busy = [1e-3 * value for value in known(vertex.busy_ms_per_s)]
-        uneven = len(busy) > 1 and max(busy) >= BUSY and min(busy) <= IDLE * max(busy)
+        uneven = len(busy) > 1 and max(busy) >= SATURATED and min(busy) <= IDLE * max(busy)
         if uneven or (full_readers(vertex) and view.holds_up(vertex)):
             yield Found(
                 vertex.name,

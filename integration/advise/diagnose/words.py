@@ -261,24 +261,6 @@ def limits(values: Named) -> Iterator[str]:
             )
 
 
-def buffer_use(values: Named) -> Iterator[str]:
-    """Yield a line on the usage of both kinds of buffers, if it is known."""
-    use = values["use"]
-    if use is None:
-        return
-    text = f"{percent(use.floating)} of the floating buffers and {percent(use.exclusive)} of the exclusive "
-    if not use.is_measured:
-        text = (
-            f"at least {percent(use.floating)} of the floating and {percent(use.exclusive)} of the exclusive "
-        )
-    where = {
-        True: ": data waits on all or most channels",
-        False: ": data waits on some of the channels only",
-        None: "",
-    }
-    yield f"{text}buffers are used{where[use.on_all_channels]}"
-
-
 def data_waiting(values: Named) -> Iterator[str]:
     """Yield a line on the data queued before each vertex, and the time to consume it."""
     for vertex, subtasks, waits, rate in values["waiting"]:

@@ -63,13 +63,15 @@ class Constraints(msgspec.Struct, frozen=True, kw_only=True):
     """They must also take less than this share of the checkpoint interval."""
 
 
-class CostToday(NamedTuple):
-    """Cost of a setting at today's load, which is below the job's limit."""
+class Broken(NamedTuple):
+    """A limit that a setting violates."""
 
-    what: str
-    """What takes longer: "checkpoints" or "records"; "load": the job does not keep up."""
-    before_ms: float | None = None
-    after_ms: float | None = None
+    limit: str
+    """A field of `Outcome`; or what takes longer at today's load, "checkpoints" or "records"; or "today": the
+    job does not keep up with today's load."""
+    value: float | None = None
+    """None: not measured."""
+    allowed: float | None = None
 
 
 class Outcome(NamedTuple):
@@ -93,7 +95,7 @@ class Outcome(NamedTuple):
     """Share of expired checkpoints among those that ended; None: none ended."""
     failed: int = 0
     """Number of failed runs."""
-    costs_today: CostToday | None = None
+    costs_today: Broken | None = None
     """What the setting costs at today's load, which is below the job's limit; None: nothing, or not run."""
 
 
@@ -108,17 +110,6 @@ class Choice(NamedTuple):
     """The chosen setting, and settings that are nearly as good by the sum of distances (see the module)."""
 
 
-class Broken(NamedTuple):
-    """A limit that a setting violates."""
-
-    figure: str
-    """A field of `Outcome`, or "today"."""
-    value: float | None = None
-    """None: not measured."""
-    limit: float | None = None
-    cost: CostToday | None = None
-
-
 def broken_limits(outcome: Outcome, limits: Constraints, *, takes_checkpoints: bool) -> list[Broken]:
     """Return the limits that a setting violates. An unmeasured figure violates its limit."""
     broken = []
@@ -131,7 +122,7 @@ def broken_limits(outcome: Outcome, limits: Constraints, *, takes_checkpoints: b
     elif takes_checkpoints and outcome.expired is not None and outcome.expired > MOST_EXPIRED:
         broken.append(Broken("expired", outcome.expired, MOST_EXPIRED))
     if outcome.costs_today is not None:
-        broken.append(Broken("today", cost=outcome.costs_today))
+        broken.append(outcome.costs_today)
     limited = {
         "checkpoint_p95_ms": limits.max_checkpoint_ms,
         "delay_p95_ms": limits.max_delay_ms,

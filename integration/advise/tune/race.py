@@ -23,7 +23,6 @@ from .choice import (
     Broken,
     Choice,
     Constraints,
-    CostToday,
     Outcome,
     broken_limits,
     choose,
@@ -148,18 +147,18 @@ class Race:
             costs_today=self._costs_today(setting.name),
         )
 
-    def _costs_today(self, name: str) -> CostToday | None:
+    def _costs_today(self, name: str) -> Broken | None:
         """Return what a setting costs at today's load; None: nothing, or it is not known."""
         now, setting = self.today.get(NOW), self.today.get(name)
         if now is None or setting is None or name == NOW:
             return None
         if name in self.behind_today and NOW not in self.behind_today:
-            return CostToday("load")
+            return Broken("today")
         for what, name_of in (("checkpoints", "end_to_end_ms"), ("records", "record_delay_ms")):
             before, after = getattr(now, name_of), getattr(setting, name_of)
             slower = before is not None and after is not None and after - before >= WORTH_MS
             if slower and not is_same_time(before, after):
-                return CostToday(what, before, after)
+                return Broken(what, after, before)
         return None
 
     def shares(self, runs: Mapping[int, Measures]) -> list[float | None]:

@@ -14,7 +14,7 @@ from ...runs.quantities import END_TO_END
 from ...runs.reference_comparison import tolerance
 from ..diagnose.words import headroom_text
 from ..sweeps.end_of_run import SETTLED_CHECKPOINTS
-from .choice import SAME_THROUGHPUT, WORTH_SHARE, Broken, Choice, CostToday, Outcome
+from .choice import SAME_THROUGHPUT, WORTH_SHARE, Broken, Choice, Outcome
 from .race import OWN, Race
 from .settings import NOW, PRICES, is_large
 
@@ -205,35 +205,34 @@ def _seeds(setting: SettingSummary) -> str:
 
 def broken_text(broken: Broken) -> str:
     """Return a violated limit as a clause."""
-    value, limit = broken.value, broken.limit
-    match broken.figure:
+    name, value, allowed = broken
+    if value is None:
+        return _UNKNOWN[name]
+    match name:
         case "failed":
-            return f"{value:.0f} of its runs failed"
+            return f"{value} of its runs failed"
         case "throughput":
-            unknown = "its throughput was not measured"
-            return unknown if value is None else f"throughput falls to {100 * value:.1f} %"
-        case "checkpoint_ms":
-            return "no checkpoint completes"
+            return f"throughput falls to {100 * value:.1f} %"
         case "expired":
-            return f"{100 * (value or 0.0):.0f} % of the checkpoints expire"
-        case "today":
-            assert broken.cost is not None
-            return f"at today's load, {_cost_text(broken.cost)}"
-    what, text = _LIMITED[broken.figure]
-    return f"{what} an unknown amount" if value is None else f"{what} up to {text(value)}, not {text(limit)}"
+            return f"{100 * value:.0f} % of the checkpoints expire"
+        case "checkpoints" | "records":
+            times = f"{milliseconds(value)} instead of {milliseconds(allowed)}"
+            return f"at today's load, {name} take {times}"
+    text = size if name == "stored_bytes" else milliseconds
+    return f"{_LIMITED[name]} up to {text(value)}, not {text(allowed)}"
 
 
 _LIMITED = {
-    "checkpoint_p95_ms": ("95 % of checkpoints take", milliseconds),
-    "delay_p95_ms": ("95 % of records take", milliseconds),
-    "stored_bytes": ("each checkpoint stores", size),
+    "checkpoint_p95_ms": "95 % of checkpoints take",
+    "delay_p95_ms": "95 % of records take",
+    "stored_bytes": "each checkpoint stores",
 }
-
-
-def _cost_text(cost: CostToday) -> str:
-    if cost.what == "load":
-        return "the job does not keep up"
-    return f"{cost.what} take {milliseconds(cost.after_ms)} instead of {milliseconds(cost.before_ms)}"
+_UNKNOWN = {
+    "throughput": "its throughput was not measured",
+    "checkpoint_ms": "no checkpoint completes",
+    "today": "at today's load, the job does not keep up",
+    **{name: f"{what} an unknown amount" for name, what in _LIMITED.items()},
+}
 
 
 def policy_text(result: PolicyResult, before: SettingSummary) -> str:

@@ -28,6 +28,7 @@ from typing import Literal
 from netstack import CheckpointResult, CostModel, NetworkConfig, VertexCheckpoint
 
 from ...base.optional_figures import complete, mean_of_known, middle, pair_slopes, quotient
+from ...runs.job_load import SATURATED
 from ..read.job import FlinkJob, FlinkVertex
 from ..read.samples import ACCOUNT, METER_S, Samples, SubtaskSamples, is_same_load, longer_per_s
 
@@ -42,9 +43,6 @@ ENOUGH_BUFFERS = 400
 
 HARDLY_PER_S = 0.05
 """Records per second assumed for a source's subtask that emits next to nothing."""
-
-SATURATED = 0.9
-"""A subtask that is busy or back-pressured for at least this share of the time counts as always so."""
 
 IDLE = 0.05
 """A source that is idle for at least this share of the time emits all records that arrive."""

@@ -17,6 +17,7 @@ from netstack import CheckpointResult, CostModel, GeneratorSpec, NetworkConfig, 
 
 from ...base.errors import FlinkRestError
 from ...base.optional_figures import highest, known, mean_of_known, middle
+from ...runs.job_load import SATURATED
 from ..read.job import FlinkJob, FlinkVertex
 from ..read.samples import Samples, passed_s
 from .exchange_flows import Firings, JobFlows
@@ -28,7 +29,6 @@ from .subtask_loads import (
     HARDLY_PER_S,
     IDLE,
     LEAST_RECORDS,
-    SATURATED,
     Load,
     aligned_start_delays,
     evened,
