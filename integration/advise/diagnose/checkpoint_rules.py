@@ -222,10 +222,7 @@ def _slow(phase: str, means: str, steps: Sequence[Line]) -> Words:
         case=phase,
         says="{long_ones:Long checkpoints|Checkpoints} take {times.end_to_end_ms:ms}{durations_ms:slow end}, "
         f"mostly {means}.{{varying_ms:varying}}",
-        evidence=[
-            _DURATION,
-            data_waiting,
-        ],
+        evidence=[_DURATION, data_waiting],
         next=steps,
     )
 
