@@ -1,6 +1,6 @@
 """The documented ways in which debloating fails, recognised in the points of a sweep.
 
-The rules, in `diagnosis.debloating_rules`, examine each emulation and give figures as evidence.
+The rules, in `diagnose.debloating_rules`, examine each emulation and give figures as evidence.
 """
 
 from __future__ import annotations
