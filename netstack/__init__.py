@@ -7,9 +7,9 @@ as in ``help("netstack.scenarios.faults")``. The table lists the modules that mo
 =====================  ==================================================================================
 netstack.errors        errors, by cause
 netstack.scenarios     scenario: vertices, edges, machines, keys, paths, limits, slots; options: Flink's
-                       options, presets; checkpoint_modes; flink_version; costs; faults; changes: actions
+                       options, presets; checkpoint_modes; costs; faults; changes: actions
                        of users; ship_strategies, deadlocks; documents, tables: scenarios from and to
-                       files; rules, config_rules: their checks; quantities, value_kinds: numbers with
+                       files; rules, config_rules: their checks; unit_texts, value_kinds: numbers with
                        units; user_code
 netstack.results       result: results, field by field; recorder: samples; trace: each step of a
                        checkpoint; result_json; notebook_views: results in a notebook
@@ -67,13 +67,12 @@ from .scenarios.costs import *
 from .scenarios.deadlocks import *
 from .scenarios.documents import *
 from .scenarios.faults import *
-from .scenarios.flink_version import *
 from .scenarios.options import *
-from .scenarios.quantities import *
 from .scenarios.rules import *
 from .scenarios.scenario import *
 from .scenarios.ship_strategies import *
 from .scenarios.tables import *
+from .scenarios.unit_texts import *
 from .scenarios.user_code import *
 from .scenarios.value_kinds import *
 from .shuffle.endpoint import *

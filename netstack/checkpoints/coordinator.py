@@ -28,9 +28,9 @@ from ..engine.randomness import Randomness
 from ..errors import StorageError
 from ..results.trace import Trace, how, in_bytes, milliseconds
 from ..scenarios.changes import ScheduledSavepoint
+from ..scenarios.checkpointed_shape import JobShape
 from ..scenarios.costs import CostModel
 from ..scenarios.faults import ControlMessage
-from ..scenarios.job_shape import JobShape
 from ..scenarios.options import OPTIONS, NetworkConfig
 from ..scenarios.scenario import Scenario
 from ..state.handles import StoredFile

@@ -6,7 +6,7 @@ import msgspec
 
 from ..exchange.key_groups import default_max_parallelism
 from ..scenarios.checkpoint_modes import CheckpointType
-from ..scenarios.job_shape import Exchange
+from ..scenarios.checkpointed_shape import Exchange
 from ..state.handles import HELD_BACK, StateFormat, StateHandle, StoredFile
 from ..state.state_kinds import CHANNEL_STATE
 

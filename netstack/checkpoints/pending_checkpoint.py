@@ -16,7 +16,7 @@ from ..results.recorder import CheckpointHead, Recorder
 from ..results.result import CheckpointStatus, SubtaskCheckpoint
 from ..scenarios.changes import ScheduledSavepoint
 from ..scenarios.checkpoint_modes import TYPES_BY_ALIGNMENT, CheckpointType
-from ..scenarios.job_shape import JobShape
+from ..scenarios.checkpointed_shape import JobShape
 from .control_plane import TaskKey
 from .metadata import CheckpointMetadata, SubtaskSnapshot
 

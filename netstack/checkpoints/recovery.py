@@ -31,7 +31,7 @@ from flowcontrol import EndOfOutputChannelState
 
 from ..errors import RecoveryError, StateError, StorageError
 from ..exchange.partition import ResultPartition
-from ..scenarios.job_shape import Exchange, JobShape
+from ..scenarios.checkpointed_shape import Exchange, JobShape
 from ..state.handles import HELD_BACK, OWED, PENDING_TRANSACTIONS, POSITION, SPLITS, StateHandle
 from ..state.state_kinds import CHANNEL_STATE, StateKind
 from ..state.value_encoding import decode_value, encode_value

@@ -48,7 +48,7 @@ from buffers import CorruptRecord, RecordBlock, RecordDecoder, watermark_places
 from ..errors import StateError
 from ..exchange.key_groups import assign_to_operators, default_max_parallelism, key_group_range
 from ..scenarios.checkpoint_modes import GUARANTEES, CheckpointMode
-from ..scenarios.job_shape import Exchange, JobShape
+from ..scenarios.checkpointed_shape import Exchange, JobShape
 from ..scenarios.ship_strategies import ShipStrategy, consumers_of_producers, producers_of_consumers
 from ..scenarios.user_code import KeyHash
 from ..state.backend import ReadHandle

@@ -28,7 +28,7 @@ from ..jobs.restarts import Restart, Start, Totals, failed_for_good, never_resto
 from ..results.recorder import FiredFault, FloatArray, Recorder, SubtaskSample
 from ..results.result import Result, Work
 from ..results.trace import Trace
-from ..scenarios.job_shape import shape_of
+from ..scenarios.checkpointed_shape import shape_of
 from ..scenarios.rules import check_scenario
 from ..scenarios.scenario import Scenario
 from .distributed_scenario import distribution_problems, task_managers

@@ -40,8 +40,8 @@ from ..jobs.build import Find, Site
 from ..jobs.job import SAMPLE_INTERVAL_S, rescaling_of
 from ..results.recorder import FiredFault, Table
 from ..results.trace import TraceLog
+from ..scenarios.checkpointed_shape import shape_of
 from ..scenarios.faults import AtTime, Fault, KillSubtask, KillTaskManager
-from ..scenarios.job_shape import shape_of
 from ..scenarios.scenario import Scenario
 from ..state.table_store import TableStores
 from ..tasks.source_log import LogSpan, SourceLog, SourceLogs, pace_of

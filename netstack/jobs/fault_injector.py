@@ -41,10 +41,10 @@ from ..scenarios.faults import (
     Outage,
     SubtaskName,
 )
-from ..scenarios.quantities import time_text
 from ..scenarios.rules import fault_key
 from ..scenarios.scenario import Scenario
 from ..scenarios.ship_strategies import producers_of_consumers
+from ..scenarios.unit_texts import time_text
 from ..state.handles import StoredFile
 from .failover import all_tasks
 

@@ -37,7 +37,7 @@ from ..results.result import Steady, Work
 from ..results.trace import Trace
 from ..scenarios.changes import ScheduledChange, by_time
 from ..scenarios.checkpoint_modes import CheckpointMode
-from ..scenarios.job_shape import JobShape, shape_of
+from ..scenarios.checkpointed_shape import JobShape, shape_of
 from ..scenarios.rules import check_scenario
 from ..scenarios.scenario import Scenario, changed
 from ..scenarios.value_kinds import Subsystem

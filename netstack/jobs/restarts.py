@@ -26,8 +26,8 @@ from ..engine.randomness import Randomness
 from ..results.recorder import SubtaskSample
 from ..results.result import Work
 from ..scenarios.options import NetworkConfig, RestartStrategy
-from ..scenarios.quantities import format_duration
 from ..scenarios.scenario import Scenario
+from ..scenarios.unit_texts import format_duration
 
 _MOST_MS = float(1 << 62)
 """Limit of a backoff, far above any useful delay."""

@@ -15,8 +15,8 @@ from flowcontrol import POLICIES, DebloatPolicy, DebloatSettings
 from ..errors import PolicyError
 from .costs import CostModel, LinkConditions
 from .options import OPTIONS, CheckpointStorageType, NetworkConfig, RestartStrategy
-from .quantities import format_size, time_text
 from .tables import did_you_mean, without_unit
+from .unit_texts import format_size, time_text
 
 __all__ = ["option_problems", "policy_problems"]
 

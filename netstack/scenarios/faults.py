@@ -13,7 +13,6 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import Any, ClassVar, get_args
 
-from .quantities import format_duration
 from .tables import (
     Alternative,
     Key,
@@ -27,6 +26,7 @@ from .tables import (
     read_keys,
     write_table,
 )
+from .unit_texts import format_duration
 from .value_kinds import INTEGER, STRING, TIME, Shape, any_of, as_is, named, one_of
 
 __all__ = [

@@ -16,9 +16,8 @@ from flowcontrol import MAX_REQUEST_BACKOFF_S, DebloatSettings
 
 from ..errors import QuantityError
 from .checkpoint_modes import BarrierMode, CheckpointMode, barrier_mode
-from .flink_version import NEWEST_FLINK, FlinkVersion
-from .quantities import parse_flink_duration
 from .tables import Alternative, Key, Section, described, object_shape, said_in_files
+from .unit_texts import parse_flink_duration
 from .value_kinds import (
     BOOLEAN,
     COUNT,
@@ -29,6 +28,7 @@ from .value_kinds import (
     STRING,
     TEXT,
     WHOLE,
+    FlinkVersion,
     Kind,
     Option,
     Shape,
@@ -44,6 +44,7 @@ from .value_kinds import (
 
 __all__ = [
     "DEFAULT_PRESET",
+    "NEWEST_FLINK",
     "OPTIONS",
     "PRESETS",
     "ChangelogStorage",
@@ -55,11 +56,9 @@ __all__ = [
     "preset_for",
     "read_options",
     "split_assignment",
+    "version_of",
     "with_options",
 ]
-
-DEFAULT_PRESET = f"flink-{NEWEST_FLINK}"
-
 
 _SIZES = DebloatSettings()
 """Defaults of the options for segments and debloating."""
@@ -474,6 +473,15 @@ PRESETS: Mapping[str, NetworkConfig] = {
 }
 """The defaults of each version of Flink, newest first."""
 
+DEFAULT_PRESET = next(iter(PRESETS))
+NEWEST_FLINK = FlinkVersion(*map(int, DEFAULT_PRESET.removeprefix("flink-").split(".")))
+"""The newest version that netstack knows."""
+
+
+def version_of(text: str) -> FlinkVersion:
+    """Return the version in a text such as "2.2.1" or "flink-2.2"; a text without numbers: the newest."""
+    return FlinkVersion.read(text) or NEWEST_FLINK
+
 
 def preset_for(version: str) -> str:
     """Return the preset with the defaults of a version of Flink such as 2.1.0, or the nearest preset.
@@ -481,8 +489,8 @@ def preset_for(version: str) -> str:
     A version between two presets gets the older one. A version older than the first preset of its major
     version gets that first preset. A version without numbers counts as the newest.
     """
-    wanted = FlinkVersion.of(version)
-    presets = {name: FlinkVersion.of(name) for name in PRESETS}
+    wanted = version_of(version)
+    presets = {name: version_of(name) for name in PRESETS}
     of_major = [name for name in presets if presets[name].major == wanted.major]
     own = of_major or [name for name in presets if presets[name] <= wanted] or list(presets)
     return next((name for name in own if presets[name] <= wanted), own[-1])

@@ -40,7 +40,6 @@ from .faults import (
     SubtaskName,
 )
 from .options import CHANGEABLE, OPTIONS, PRESETS
-from .quantities import time_text
 from .scenario import (
     CATCH_UP_S,
     EMISSIONS,
@@ -62,6 +61,7 @@ from .scenario import (
 )
 from .ship_strategies import ShipStrategy, channel_counts
 from .tables import did_you_mean, keys_of, without_unit
+from .unit_texts import time_text
 from .user_code import NamedObject
 from .value_kinds import Subsystem
 from .watermark_reach import sources_of, sources_with_watermarks

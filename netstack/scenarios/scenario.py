@@ -19,7 +19,6 @@ from ..errors import QuantityError
 from .changes import Savepoints, ScheduledChange, ScheduledSavepoint
 from .costs import CostModel, LinkConditions
 from .faults import AtTime, Fault, Faults
-from .flink_version import FlinkVersion
 from .options import (
     DEFAULT_PRESET,
     FLINK_OPTIONS,
@@ -27,9 +26,9 @@ from .options import (
     PRESETS,
     NetworkConfig,
     RestartStrategy,
+    version_of,
     with_options,
 )
-from .quantities import format_duration, parse_duration
 from .ship_strategies import ShipStrategy, channel_counts, consumers_of_producers, producers_of_consumers
 from .tables import (
     HoldsTuples,
@@ -45,6 +44,7 @@ from .tables import (
     write_table,
     written_key,
 )
+from .unit_texts import format_duration, parse_duration
 from .user_code import KeyHash, KeyOf, NamedObject, OperatorOfRecords, Source, object_name
 from .value_kinds import (
     FLAG,
@@ -52,6 +52,7 @@ from .value_kinds import (
     REAL,
     STRING,
     TIME,
+    FlinkVersion,
     Kind,
     Shape,
     any_of,
@@ -654,7 +655,7 @@ class Scenario(HoldsTuples):
     @property
     def flink_version(self) -> FlinkVersion:
         """The version of Flink that the preset stands for."""
-        return FlinkVersion.of(self.preset)
+        return version_of(self.preset)
 
     @property
     def stores_state(self) -> bool:

@@ -9,15 +9,15 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from enum import Enum, StrEnum
 from types import MappingProxyType
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from ..errors import QuantityError
-from .flink_version import FlinkVersion
-from .quantities import (
+from .unit_texts import (
     DURATION_S,
     RATE_BYTES_PER_S,
     SIZE_BYTES,
@@ -30,7 +30,7 @@ from .quantities import (
     parse_rate,
 )
 
-__all__ = ["Kind", "unit_notice"]
+__all__ = ["FlinkVersion", "Kind", "unit_notice"]
 
 T = TypeVar("T")
 Shape = dict[str, Any]
@@ -253,6 +253,22 @@ class Subsystem(Enum):
     CHECKPOINTS = "checkpoints"
     DEBLOATING = "debloating"
     PARTITION_SELECTION = "partition selection"
+
+
+class FlinkVersion(NamedTuple):
+    """A version of Flink: major and minor number."""
+
+    major: int
+    minor: int
+
+    @classmethod
+    def read(cls, text: str) -> FlinkVersion | None:
+        """Return the version in a text such as "2.2.1" or "flink-2.2"; None: it has no numbers."""
+        numbers = [int(number) for number in re.findall(r"\d+", text)[:2]]
+        return cls(numbers[0], numbers[1] if len(numbers) > 1 else 0) if numbers else None
+
+    def __str__(self) -> str:
+        return f"{self.major}.{self.minor}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from typing import Any, Literal, NamedTuple, get_args
 
 from ..engine.event_clock import EventClock
 from ..errors import QuantityError, StateError
-from ..scenarios.quantities import parse_duration
+from ..scenarios.unit_texts import parse_duration
 from .state_kinds import Table
 
 __all__ = ["StateTtlConfig"]

@@ -18,7 +18,6 @@ from netstack import (
     OPTIONS,
     CostModel,
     Edge,
-    FlinkVersion,
     GeneratorSpec,
     LinkConditions,
     Scenario,
@@ -27,6 +26,7 @@ from netstack import (
     edge_key,
     preset_for,
     scenario_document,
+    version_of,
     vertex_key,
 )
 
@@ -157,7 +157,7 @@ def too_new(names: Iterable[str], release: str) -> Iterator[Problem]:
     """Yield the options that a release of Flink does not have yet, and what to do."""
     since = {option.name: option.since for option in OPTIONS.values()}
     for name in sorted(names):
-        if (first := since.get(name)) and FlinkVersion.of(release) < first:
+        if (first := since.get(name)) and version_of(release) < first:
             yield (
                 name,
                 (

@@ -28,7 +28,7 @@ from netstack.checkpoints.metadata_encoding import checksum
 from netstack.checkpoints.recovery import UNUSABLE, RecoverySource
 from netstack.checkpoints.rescaling import Rescaling
 from netstack.exchange.key_groups import key_group_range
-from netstack.scenarios.job_shape import shape_of
+from netstack.scenarios.checkpointed_shape import shape_of
 from netstack.state.changelog import restore_logged
 from netstack.state.handles import WHOLE_FILES
 from netstack.state.table_backend import TableSettings, TableStateBackend

@@ -26,7 +26,6 @@ _DEBLOAT = "taskmanager.network.memory.buffer-debloat"
 _CHECKPOINTS = "execution.checkpointing"
 _BACKOFF = "restart-strategy.exponential-delay"
 _HYBRID = "taskmanager.network.hybrid-shuffle"
-_ADAPTIVE = "taskmanager.network.adaptive-partitioner"
 
 _BY_VERSION: Mapping[FlinkVersion, tuple[str, ...]] = {
     FlinkVersion(1, 0): ("state.backend.fs.checkpointdir",),  # already an old name in 1.12
@@ -82,15 +81,12 @@ _BY_VERSION: Mapping[FlinkVersion, tuple[str, ...]] = {
         f"{_HYBRID}.external-remote-tier-factory.class",
     ),
     FlinkVersion(2, 0): ("taskmanager.memory.starting-segment-size",),
-    FlinkVersion(2, 3): (
-        *(f"{_ADAPTIVE}.{end}" for end in ("enabled", "max-traverse-size")),
-        f"{_CHECKPOINTS}.unaligned.recover-output-on-downstream.enabled",
-        f"{_CHECKPOINTS}.unaligned.during-recovery.enabled",
-    ),
 }
+"""Names that are no options of scenarios, or whose first version decides nothing there."""
 
 SINCE: Mapping[str, FlinkVersion] = {
-    name: version for version, names in _BY_VERSION.items() for name in names
+    **{name: version for version, names in _BY_VERSION.items() for name in names},
+    **{option.name: option.since for option in OPTIONS.values() if option.since is not None},
 }
 """First version that reads each name. Names that are missing here are read by all versions."""
 

@@ -28,6 +28,7 @@ from netstack import (
     NetworkConfig,
     Scenario,
     format_duration,
+    version_of,
     with_options,
 )
 
@@ -234,7 +235,7 @@ def _adaptive(scenario: Scenario, version: str) -> Iterator[Setting]:
     parallelism = {vertex.name: vertex.parallelism for vertex in scenario.vertices}
     deals_out = any(edge.strategy.in_turns and parallelism[edge.target] > 1 for edge in scenario.edges)
     first = FlinkVersion(2, 3)
-    if FlinkVersion.of(version) < first or scenario.config.adaptive_partitioner_enabled or not deals_out:
+    if version_of(version) < first or scenario.config.adaptive_partitioner_enabled or not deals_out:
         return
     upgrade = f"upgrade to Flink {first} and " if scenario.flink_version < first else ""
     yield Setting(

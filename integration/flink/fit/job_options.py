@@ -7,12 +7,12 @@ from collections.abc import Mapping
 from netstack import (
     OPTIONS,
     PRESETS,
-    FlinkVersion,
     NetworkConfig,
     QuantityError,
     Section,
     preset_for,
     read_options,
+    version_of,
     with_options,
 )
 
@@ -62,9 +62,9 @@ def read_config(job: FlinkJob, given: Mapping[str, str]) -> Noted[NetworkConfig]
     Raises:
         UsageError: an option of `given` is unknown, or its value is invalid.
     """
-    version, name = FlinkVersion.of(job.version), preset_for(job.version)
+    version, name = version_of(job.version), preset_for(job.version)
     preset, remarks = PRESETS[name], list[Remark]()
-    if version != FlinkVersion.of(name):
+    if version != version_of(name):
         remarks.append(Remark("preset_assumed", values={"preset": name, "version": job.version}))
     values, about_cluster = _of_cluster(job)
     of_job, about_job = _of_job(job)
@@ -99,7 +99,7 @@ def _of_cluster(job: FlinkJob) -> Noted[dict[str, object]]:
     values: dict[str, object] = {}
     for field, value in parsed.items():
         option = OPTIONS[field]
-        if option.only_1x and FlinkVersion.of(job.version).major > 1:
+        if option.only_1x and version_of(job.version).major > 1:
             remarks += (Remark("ignored_by_flink", option.name, {"version": job.version}),)
         elif field not in _NOT_IMPORTED and not option.inert:
             values[field] = value

@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.table import Column, Table
 from rich.text import Text
 
-from netstack import OPTIONS, FlinkVersion
+from netstack import OPTIONS, version_of
 
 from ...advise.size.budget import BudgetPlan, PlannedMemory, chance_ms, one_setting
 from ...advise.size.emulated_check import ConsumerCheck, JobCheck
@@ -320,7 +320,7 @@ def _one_setting(job: JobSize, plan: BudgetPlan) -> Iterator[str]:
         OPTIONS["floating_buffers_per_gate"].name: one.floating,
         OPTIONS["max_buffers_per_channel"].name: one.max_per_channel,
     }
-    if FlinkVersion.of(job.preset).major == 1:
+    if version_of(job.preset).major == 1:
         yield "\nFlink 1.x has options for all exchanges at once. The greatest numbers of the plan:"
         yield from (f"  {name}: {number}" for name, number in settings.items())
         return

@@ -25,7 +25,7 @@ from netstack import (
 )
 from netstack.checkpoints.rescaling import Rescaling, StateAssignment, distribute, rescaling_mismatches, split
 from netstack.exchange.key_groups import assign_to_operators, key_group_range
-from netstack.scenarios.job_shape import JobShape
+from netstack.scenarios.checkpointed_shape import JobShape
 from netstack.state.value_encoding import decode_value, encode_value
 
 EDGE = ("source", "count", "hash")

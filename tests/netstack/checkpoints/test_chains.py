@@ -28,7 +28,7 @@ from netstack import (
 )
 from netstack.checkpoints.metadata import SubtaskSnapshot
 from netstack.checkpoints.recovery import rechained
-from netstack.scenarios.job_shape import JobShape, shape_of
+from netstack.scenarios.checkpointed_shape import JobShape, shape_of
 from netstack.state.handles import HELD_BACK, PENDING_TRANSACTIONS, POSITION, StateHandle
 from netstack.state.state_kinds import StateKind
 from netstack.state.value_encoding import encode_value

@@ -27,9 +27,9 @@ from netstack.results.result import SubtaskCheckpoint
 from netstack.results.trace import TraceLog
 from netstack.scenarios.changes import ScheduledSavepoint
 from netstack.scenarios.checkpoint_modes import CheckpointMode
+from netstack.scenarios.checkpointed_shape import JobShape
 from netstack.scenarios.costs import CostModel
 from netstack.scenarios.faults import ControlMessage
-from netstack.scenarios.job_shape import JobShape
 from netstack.scenarios.options import NetworkConfig
 from netstack.state.handles import StateHandle, StoredFile
 from netstack.state.state_kinds import StateKind

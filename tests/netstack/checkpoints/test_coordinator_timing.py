@@ -25,8 +25,8 @@ from netstack.engine.agenda import Agenda
 from netstack.engine.agenda_loop import run_agenda
 from netstack.engine.randomness import Randomness
 from netstack.results.result import SubtaskCheckpoint
+from netstack.scenarios.checkpointed_shape import JobShape
 from netstack.scenarios.costs import CostModel
-from netstack.scenarios.job_shape import JobShape
 from netstack.scenarios.options import NetworkConfig
 
 COSTS = CostModel()

@@ -38,7 +38,7 @@ from netstack import (
 )
 from netstack.checkpoints.pending_checkpoint import Checkpoint
 from netstack.results.trace import TraceLog
-from netstack.scenarios.job_shape import shape_of
+from netstack.scenarios.checkpointed_shape import shape_of
 from netstack.state.value_encoding import decode_value
 from tests.crossing import crossed
 from tests.netstack.local_cluster import launch_locally

@@ -22,7 +22,7 @@ from netstack import (
     read_scenario,
     scenario_schema,
 )
-from netstack.scenarios.quantities import DURATION_S, RATE_BYTES_PER_S, SIZE_BYTES, parse_flink_size
+from netstack.scenarios.unit_texts import DURATION_S, RATE_BYTES_PER_S, SIZE_BYTES, parse_flink_size
 from netstack.scenarios.value_kinds import DEFINITIONS, RATE, TIME
 from tests.fuzz.damage import documents
 from tests.fuzz.test_scenarios import scenarios, words

@@ -13,7 +13,7 @@ from netstack import (
     parse_flink_size,
     parse_rate,
 )
-from netstack.scenarios.quantities import format_rate
+from netstack.scenarios.unit_texts import format_rate
 
 
 @pytest.mark.parametrize(
