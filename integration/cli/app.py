@@ -16,7 +16,7 @@ from cyclopts import App, CycloptsError, Group
 
 from ..base.stopping import LINE, STOP
 from .arguments import set_arguments, usage_problem
-from .exit_status import MISTAKE
+from .exit_status import MISTAKE, report
 from .option_names import run_command
 
 
@@ -52,7 +52,9 @@ def _import_compiled(arguments: Sequence[str]) -> None:
         import concurrent.futures.process  # noqa: F401
         import statistics  # noqa: F401
 
-        from . import error_reports as run_errors  # noqa: F401
+        import netstack  # noqa: F401
+
+        from ..show.terminal import console  # noqa: F401
 
 
 def _run(arguments: Sequence[str] | None) -> int:
@@ -76,8 +78,6 @@ def _report(error: BaseException, arguments: Sequence[str] | None) -> int:
     if isinstance(error, CycloptsError):
         _say(usage_problem(error, set_arguments(arguments)))
         return MISTAKE
-    from .error_reports import report  # imported here: the modules of these errors take long to import
-
     return report(error)
 
 

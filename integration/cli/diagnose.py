@@ -11,10 +11,10 @@ import msgspec
 from netstack import InputError, JobFailedError, Result, Scenario, parse_duration
 
 from ..advise.diagnose.checkpoint_rules import BARRIERS_WAIT
-from ..advise.diagnose.diagnosis import Diagnosis
-from ..advise.diagnose.diagnosis import diagnose as diagnosed
 from ..advise.diagnose.observation import observations
 from ..advise.diagnose.trial import may_run_again, trials
+from ..advise.diagnose.verdict import Diagnosis
+from ..advise.diagnose.verdict import diagnose as diagnosed
 from ..base.errors import UsageError
 from ..base.file_kinds import FileKind
 from ..base.optional_figures import known
@@ -30,7 +30,7 @@ from .accepted_kinds import require_kind
 from .arguments import AllowCode, Flag, Verbose, command_line, read_quantity, usage_error
 from .cluster_access import ANYBODY, AccessOptions
 from .exit_status import failure_text
-from .option_names import with_options
+from .option_names import naming_options
 from .preparation import at_load_option, load_runnable, opened
 from .running_job_options import watching
 
@@ -171,7 +171,7 @@ def _of_flink(
     cluster = access.cluster(place)
     recorder = Recorder(cluster)
     with watching(cluster, f"{cluster.name}: reading the job", always=True) as report:
-        diagnosis = diagnose_job(recorder, job, latency_s, watching=report, wording=with_options)
+        diagnosis = diagnose_job(recorder, job, latency_s, watching=report, wording=naming_options)
         try:
             imported = import_scenario(
                 recorder.replay(), job, overrides=Overrides(latency_s=latency_s or 0.0)

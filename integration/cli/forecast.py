@@ -23,7 +23,7 @@ from ..show.terminal.forecast import print_forecast
 from .arguments import AllowCode, Flag, Verbose, command_line, read_quantity
 from .cluster_access import ANYBODY, AccessOptions
 from .job_to_run import OF_A_FILE, JobOptions, read_job, runner_of
-from .option_names import with_options
+from .option_names import naming_options
 from .running_job_options import say_assumptions
 
 DOCUMENT = "forecast.json"
@@ -69,7 +69,7 @@ def forecast(
         run = runner_of(job.scenario.name, out, master, processes)
         made = forecasted(job.scenario, run, down_s=down_s, if_cpu_bound=job.if_cpu_bound)
     found = made.forecast
-    words = [*map(with_options, found.recommendation.words), *job.unsteady]
+    words = [*map(naming_options, found.recommendation.words), *job.unsteady]
     found = msgspec.structs.replace(
         found, recommendation=msgspec.structs.replace(found.recommendation, words=words)
     )

@@ -57,7 +57,7 @@ def option_for(parameter: str) -> str:
     return _option(parameter) or parameter
 
 
-def with_options(line: str) -> str:
+def naming_options(line: str) -> str:
     """Return a line of a library with options in place of parameters, in a `Note` or in back-ticks."""
     from ..base.errors import Note  # imported here, because help must not need it
 
@@ -68,11 +68,11 @@ def with_options(line: str) -> str:
 def usage_line(line: str) -> str:
     """Return a line about a wrong argument, with the running command and its option at the beginning."""
     if line.startswith("netstack ") or _command is None:
-        return with_options(line)
+        return naming_options(line)
     found = _AT_BEGINNING.match(line)
     if found is not None and (option := _option(found[1])) and (option == SET or not found[2]):
         line = option + found[2].replace(".", " ") + line[found.end() :]
-    return f"netstack {_command}: {with_options(line)}"
+    return f"netstack {_command}: {naming_options(line)}"
 
 
 def problems_of(error: InputError) -> tuple[str, ...]:
@@ -84,8 +84,8 @@ def problems_of(error: InputError) -> tuple[str, ...]:
     if isinstance(error, EndedJobError):
         return tuple(f"{problem} netstack diagnose reads jobs that have ended." for problem in error.problems)
     if isinstance(error, FlinkRestError):
-        return tuple(readable(with_options(note)) for note in error.notes)
-    return tuple(map(usage_line if isinstance(error, UsageError) else with_options, error.problems))
+        return tuple(readable(naming_options(note)) for note in error.notes)
+    return tuple(map(usage_line if isinstance(error, UsageError) else naming_options, error.problems))
 
 
 def _option(parameter: str, *commands: str) -> str | None:

@@ -25,7 +25,7 @@ from ..flink.fit.overrides import EVERYWHERE, INPUT_KINDS
 from ..flink.recording import packed
 from ..show.terminal.console import print_assumptions, say, to_stderr
 from .arguments import Settings, Several, warn_of_bare_numbers
-from .option_names import with_options
+from .option_names import naming_options
 
 _SILENT_S = 10.0
 """Seconds of work after which a line is printed, if stderr is no terminal."""
@@ -151,7 +151,7 @@ def say_assumptions(notes: Sequence[str]) -> None:
 
 def with_option_names(imported: Imported) -> Imported:
     """Return an import whose notes have option names in place of parameter names."""
-    return dataclasses.replace(imported, notes=list(map(with_options, imported.notes)))
+    return dataclasses.replace(imported, notes=list(map(naming_options, imported.notes)))
 
 
 def write_recording(recorder: Recorder, imported: Imported, recording: Path | None) -> None:

@@ -56,7 +56,7 @@ from .arguments import (
 from .cluster_access import ANYBODY, AccessOptions
 from .exit_status import FAILED
 from .job_to_run import OF_A_FILE, JobOptions, JobToRun, read_job, runner_of
-from .option_names import with_options
+from .option_names import naming_options
 from .running_job_options import say_assumptions
 
 _INTERVAL = {OPTIONS["checkpoint_interval_s"].name, *OPTIONS["checkpoint_interval_s"].former}
@@ -271,7 +271,7 @@ def tune(
 
 def _worded(recommendation: Recommendation, job: JobToRun) -> Recommendation:
     """Return a recommendation with options named in its words, and what Flink reports after the verdict."""
-    verdict, *others = map(with_options, recommendation.words)
+    verdict, *others = map(naming_options, recommendation.words)
     measured = measured_text(recommendation.now, job.checkpoints)
     words = [verdict, *([] if measured is None else [measured]), *job.unsteady, *others]
     return msgspec.structs.replace(recommendation, words=words)

@@ -12,9 +12,9 @@ from netstack import Scenario, Viewed
 
 from ..base.errors import FlinkRestError
 from .fit.fit_scenario import fit_scenario
+from .fit.noted import Remark, Remarks
 from .fit.overrides import EVERYWHERE, Overrides, check_names
 from .fit.processor_time import BURN, burning_of, core_remarks
-from .fit.remarks import Remark, Remarks
 from .fit.steadiness import unsteady
 from .fit.union_or_join import input_kinds, with_input_kinds
 from .fit.words import note_of

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from integration import load_result, load_scenario
-from integration.advise.diagnose.diagnosis import Diagnosis, diagnose
 from integration.advise.diagnose.observation import observations
+from integration.advise.diagnose.verdict import Diagnosis, diagnose
 from integration.base.reading import json_document
 from integration.runs.reference_comparison import compare
 from integration.runs.result_differences import differences

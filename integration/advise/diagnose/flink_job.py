@@ -30,8 +30,8 @@ from ...flink.read.job import read_job
 from ...flink.read.job_state import ended_job, read_ended, unchanged
 from ...flink.read.measurements import Measured, measured
 from ...flink.read.samples import SubtaskSamples, totals
-from .diagnosis import Diagnosis, diagnose
 from .observation import Observation, observation_of
+from .verdict import Diagnosis, diagnose
 
 NOT_JUDGED = Overrides(
     record_bytes={EVERYWHERE: 1000},

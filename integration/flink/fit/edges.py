@@ -9,8 +9,8 @@ from netstack import Edge, ShipStrategy
 
 from ..read.job import FlinkEdge, FlinkJob
 from .exchange_flows import ALIKE, JobFlows
+from .noted import Noted, Remark, Remarks
 from .overrides import InputKind, Overrides
-from .remarks import Noted, Remark, Remarks
 from .union_or_join import input_kinds, kind_by_name
 
 _STRATEGIES = {strategy.name: strategy for strategy in ShipStrategy}

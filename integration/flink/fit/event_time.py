@@ -10,7 +10,7 @@ from netstack import GeneratorSpec, Vertex
 from ...base.optional_figures import known
 from ..read.job import FlinkJob
 from ..read.samples import Samples, SubtaskSamples
-from .remarks import Noted, Remark, Remarks
+from .noted import Noted, Remark, Remarks
 
 _FIRST_WATERMARK_MS, _LAST_WATERMARK_MS = 1.0, 1e15
 """Bounds of real watermarks. Long.MIN_VALUE means no watermark yet, and Long.MAX_VALUE the end of time."""

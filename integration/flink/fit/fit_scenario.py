@@ -23,9 +23,9 @@ from .edges import edges_of
 from .event_time import by_event_time
 from .exchange_flows import JobFlows
 from .job_options import read_config
+from .noted import Noted, Remark, Remarks
 from .overrides import Overrides
 from .processor_time import NOTHING_BURNS, Burning
-from .remarks import Noted, Remark, Remarks
 from .subtask_loads import queue_growth
 from .vertices import COSTS, Evidence, fit_vertices
 

@@ -18,7 +18,7 @@ from netstack import (
 
 from ...base.errors import UsageError
 from ..read.job import FlinkJob
-from .remarks import Noted, Remark, Remarks
+from .noted import Noted, Remark, Remarks
 
 _NOT_IMPORTED = frozenset(
     {

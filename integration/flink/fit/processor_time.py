@@ -33,8 +33,8 @@ from ...base.optional_figures import middle, quotient, total
 from ..read.cores_in_use import Host
 from ..read.job import FlinkJob, FlinkVertex
 from ..read.samples import Samples, SubtaskSamples
+from .noted import Remark, Remarks
 from .overrides import Overrides, of_vertex
-from .remarks import Remark, Remarks
 
 BURN = "burn"
 """The service mode for CPU-bound work."""

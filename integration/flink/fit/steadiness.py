@@ -30,7 +30,7 @@ from netstack import CheckpointResult, GeneratorSpec, Scenario
 from ...base.optional_figures import complete, pair_slopes
 from ..read.job import FlinkJob, FlinkVertex
 from ..read.samples import Samples, account_s, passed_s
-from .remarks import Remark, Remarks
+from .noted import Remark, Remarks
 from .subtask_loads import aligned_start_delays
 
 _MOVES = 0.1

@@ -21,8 +21,8 @@ from ...runs.emulating import emulate
 from ...runs.reference_comparison import Row, compare
 from ..read.job import CHAIN, FlinkJob, FlinkVertex
 from ..read.measurements import Measured, reference_of
+from .noted import Noted, Remark
 from .overrides import InputKind, Overrides, of_vertex
-from .remarks import Noted, Remark
 
 _OF_ONE_INPUT = frozenset(
     {

@@ -21,9 +21,9 @@ from ...runs.job_load import SATURATED
 from ..read.job import FlinkJob, FlinkVertex
 from ..read.samples import Samples, passed_s
 from .exchange_flows import Firings, JobFlows
+from .noted import Noted, Remark, Remarks
 from .overrides import Overrides, of_vertex
 from .processor_time import NOTHING_BURNS, Burning
-from .remarks import Noted, Remark, Remarks
 from .subtask_loads import (
     ENOUGH_RECORDS,
     HARDLY_PER_S,

@@ -9,8 +9,8 @@ from typing import Any
 from ...base.errors import Note, Parameter
 from ...base.number_text import NOTHING, milliseconds
 from ...runs.reference_comparison import Row
+from .noted import Remark
 from .processor_time import CoreUse
-from .remarks import Remark
 from .steadiness import Levels, Movement
 
 IF_CPU_BOUND = Parameter("service_mode", "burn", of="")

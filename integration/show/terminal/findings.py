@@ -10,13 +10,13 @@ from rich.console import Console
 from rich.padding import Padding
 from rich.text import Text
 
-from ...advise.diagnose.diagnosis import headline
+from ...advise.diagnose.verdict import headline
 from ...base.number_text import counted
 from .console import print_assumptions, print_next
 
 if TYPE_CHECKING:
-    from ...advise.diagnose.diagnosis import Diagnosis, WindowDiagnosis
     from ...advise.diagnose.findings import Finding
+    from ...advise.diagnose.verdict import Diagnosis, WindowDiagnosis
     from ...advise.lint.check import LintReport
 
 _INDENT = 2

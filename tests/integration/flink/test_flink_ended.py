@@ -6,8 +6,8 @@ import re
 
 import pytest
 
-from integration.advise.diagnose.diagnosis import UNDECIDED, Diagnosis
 from integration.advise.diagnose.flink_job import diagnose_job
+from integration.advise.diagnose.verdict import UNDECIDED, Diagnosis
 from integration.base.errors import EndedJobError
 from integration.cli.app import main
 from integration.cli.option_names import problems_of

@@ -13,7 +13,7 @@ import pytest
 
 from integration.base.errors import FlinkRestError, Note, Parameter, ParameterName
 from integration.cli.app import app
-from integration.cli.option_names import IMPORT, option_for, problems_of, run_command, with_options
+from integration.cli.option_names import IMPORT, naming_options, option_for, problems_of, run_command
 from integration.flink import Access, Overrides
 from integration.flink.fit import words
 
@@ -48,13 +48,13 @@ def test_every_parameter_has_an_option() -> None:
 )
 def test_examples(parameter: Parameter, python: str, option: str) -> None:
     assert str(parameter) == python
-    assert with_options(Note("a", parameter)) == f"a Set {option} to override."
+    assert naming_options(Note("a", parameter)) == f"a Set {option} to override."
 
 
 def test_a_note_names_parameters_and_the_command_line_options() -> None:
     assert str(NOTE) == "source: too little. Wait, or use rate={'source': 100}."
-    assert with_options(NOTE) == "source: too little. Wait, or use --rate source:100."
-    assert with_options("as it is {}") == "as it is {}"
+    assert naming_options(NOTE) == "source: too little. Wait, or use --rate source:100."
+    assert naming_options("as it is {}") == "as it is {}"
     assert Note("{}", Parameter("job")) == "{} Set job to override."
 
 

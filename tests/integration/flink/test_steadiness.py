@@ -10,8 +10,8 @@ import pytest
 
 from integration.base.errors import FlinkRestError, Note
 from integration.flink import import_scenario
+from integration.flink.fit.noted import Remark
 from integration.flink.fit.overrides import EVERYWHERE, Overrides
-from integration.flink.fit.remarks import Remark
 from integration.flink.fit.steadiness import movement, unsteady
 from integration.flink.fit.words import note_of
 from integration.flink.http.client import RestClient

@@ -18,9 +18,9 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from integration import load_scenario
-from integration.advise.diagnose.diagnosis import UNDECIDED, Diagnosis
 from integration.advise.diagnose.flink_job import diagnose_job
 from integration.advise.diagnose.trial import trials
+from integration.advise.diagnose.verdict import UNDECIDED, Diagnosis
 from integration.base.errors import FlinkRestError
 from integration.base.number_text import milliseconds
 from integration.cli.app import main

@@ -47,9 +47,9 @@ from integration.advise.diagnose.debloating_rules import (
     off_target,
     smaller_than_a_record,
 )
-from integration.advise.diagnose.diagnosis import RULES, UNDECIDED, diagnose
 from integration.advise.diagnose.findings import Finding, Rule
 from integration.advise.diagnose.observation import Exchange, Observation
+from integration.advise.diagnose.verdict import RULES, UNDECIDED, diagnose
 from integration.advise.diagnose.words import fill
 from netstack import (
     CheckpointResult,
