@@ -25,7 +25,7 @@ _UNIT = "_s"
 """End of the names of parameters in seconds. Options take a time with its unit, and do not name one."""
 
 _IN_TICKS = re.compile(r"`(\w+)`")
-_AT_BEGINNING = re.compile(r"(\w+)(\.|(?=: | is ))")
+_AT_BEGINNING = re.compile(r"(\w+)(\.|(?=: | is |=))")
 """A parameter, or a parameter and a dot, before the name of one of its entries."""
 
 

@@ -279,6 +279,5 @@ def _said_in_a_line(output: str) -> Iterator[None]:
         if is_from_spark(error):
             raise usage_error("shuffle", one_line(error)) from error
         if isinstance(error, SourceError):
-            line = " ".join(str(error).split()).replace("with format", "with --format")
-            raise usage_error("shuffle", line) from error
+            raise UsageError([" ".join(str(error).split())]) from error
         raise

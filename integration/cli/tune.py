@@ -78,7 +78,7 @@ class TriedOptions:
     """Settings to try."""
 
     only: Annotated[tuple[Mechanism, ...], Parameter(negative=(), show_default=False)] = ()
-    """Mechanism to try: debloating, unaligned, adaptive, buffers or interval; by default all of them."""
+    """Mechanism to try; by default all of them."""
     target: str | None = None
     """Debloat targets to try; by default 50ms,100ms,200ms,300ms,500ms,1s,2s, or 300ms,1s for a large job."""
     policy: str | None = None

@@ -93,9 +93,9 @@ def file_format(path: str | Path) -> str:
         return only
     known = ", ".join(FORMATS)
     if formats - {None}:
-        raise SourceError(f"{path}: the folder contains files of several formats; name one with format")
+        raise SourceError(f"{path}: the folder contains files of several formats; name one with `format`")
     raise SourceError(
-        f"{path}: its extension does not show the format (known ones are {known}); name it with format"
+        f"{path}: its extension does not show the format (known ones are {known}); name it with `format`"
     )
 
 

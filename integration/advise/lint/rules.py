@@ -74,6 +74,7 @@ _TUNING = ("debloat_period_s", "debloat_target_s", "debloat_samples", "debloat_t
 _OF_UNALIGNED = ("aligned_checkpoint_timeout_s", "unaligned_forced", "max_subtasks_per_channel_state_file")
 
 _BUFFERS = EdgeBuffers()
+"""Numbers of buffers as the options set them."""
 
 _OF_THE_CLUSTER = (PARALLELISM, SLOTS, PROCESS_SIZE, FLINK_SIZE)
 """Options that some rules need, and that belong neither to the network layer nor to checkpoints."""
@@ -81,7 +82,6 @@ _OF_THE_CLUSTER = (PARALLELISM, SLOTS, PROCESS_SIZE, FLINK_SIZE)
 _METASPACE_BYTES = 256 << 20
 _OVERHEAD_SHARE, _OVERHEAD_BYTES = 0.1, (192 << 20, 1 << 30)
 """Flink's defaults of JVM metaspace, and of JVM overhead: share of the process, minimum and maximum."""
-"""Numbers of buffers as the options set them."""
 
 _BACKLOG = "execution.checkpointing.interval-during-backlog"
 _BACKOFF = "taskmanager.network.request-backoff"

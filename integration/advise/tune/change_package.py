@@ -400,7 +400,7 @@ def read_package(place: Path) -> ChangePackage:
     file = place / DOCUMENT if place.is_dir() else place
     if place.is_dir() and not file.exists():
         raise FileError(
-            [f"{place}: holds no {DOCUMENT}; give the folder {FOLDER} that netstack tune --out writes"]
+            [f"{place}: holds no {DOCUMENT}; give the folder {FOLDER} that tune writes beside its report"]
         )
     content = read_user_file(file, LARGEST_RESULT)
     try:
@@ -414,7 +414,7 @@ def read_package(place: Path) -> ChangePackage:
             _check(change)
     except ValueError as error:
         raise FileError(
-            [f"{file}: is not a change package, as netstack tune --out writes it: {error}"]
+            [f"{file}: is not a change package, as tune writes it: {error}"]
         ) from None
     return package
 

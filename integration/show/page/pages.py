@@ -1,6 +1,6 @@
 """HTML pages for runs, two results, a validation, a sweep and a forecast, with their charts as PNG files.
 
-Templates, style and script are in ``page``. A page contains everything that it needs, Vega included, and
+Templates, style and script are in ``templates``. A page contains everything that it needs, Vega included, and
 opens without a network. Its content security policy allows only its own scripts.
 """
 
@@ -415,7 +415,7 @@ def _write(
 def render_page(template: str, **values: Any) -> str:
     """Return a page as HTML, with style, script and Vega inside.
 
-    `template` is the name of a file in ``page``; `values` are its variables, beside those of every page.
+    `template` is the name of a file in ``templates``; `values` are its variables, beside those of every page.
     """
     css, script, vega = (
         _inline(code) for code in (_page_file("report.css"), _page_file("report.js"), _vega())

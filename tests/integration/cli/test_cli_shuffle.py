@@ -264,8 +264,8 @@ def test_the_cause_of_a_failed_barrier_stage_is_one_line(text, line):
         ({"--max-memory": "lots"}, "netstack shuffle: --max-memory: 'lots' is not"),
         ({"--max-memory": "10 kb"}, "netstack shuffle: --max-memory is '10 kb'; it must be at least 1 mb"),
         ({"--compression": "gzip"}, "--compression"),
-        ({"--ship": "rebalance"}, "netstack shuffle: ship='rebalance' takes no key; remove it"),
-        ({"--ship": "range"}, "netstack shuffle: ship='range' needs bounds"),
+        ({"--ship": "rebalance"}, "netstack shuffle: --ship='rebalance' takes no key; remove it"),
+        ({"--ship": "range"}, "netstack shuffle: --ship='range' needs bounds"),
         (
             {"--ship": "range", "--bound": "m", "--partitions": "3"},
             "netstack shuffle: 1 bounds make 2 partitions, but num_partitions is 3",

@@ -64,9 +64,9 @@ def test_mistakes_are_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str
     given = command(tmp_path)
     assert main(["verify", str(tmp_path), *given[2:]]) == MISTAKE
     assert capsys.readouterr().err == (
-        f"{tmp_path}: holds no change.json; give the folder change that netstack tune --out writes\n"
+        f"{tmp_path}: holds no change.json; give the folder change that tune writes beside its report\n"
     )
     assert main(["verify", given[3], *given[2:]]) == MISTAKE
     assert capsys.readouterr().err.startswith(
-        f"{given[3]}: is not a change package, as netstack tune --out writes it: "
+        f"{given[3]}: is not a change package, as tune writes it: "
     )

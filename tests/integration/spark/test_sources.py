@@ -204,11 +204,11 @@ def test_mistakes_in_the_path(spark: SparkSession, tmp_path: Path) -> None:
         (tmp_path / name).write_text("x\n1\n")
     assert problem_of(tmp_path / "c.txt") == (
         f"{tmp_path / 'c.txt'}: its extension does not show the format (known ones are "
-        ".parquet, .pq, .csv, .json, .jsonl, .ndjson); name it with format"
+        ".parquet, .pq, .csv, .json, .jsonl, .ndjson); name it with `format`"
     )
     assert (
         problem_of(tmp_path)
-        == f"{tmp_path}: the folder contains files of several formats; name one with format"
+        == f"{tmp_path}: the folder contains files of several formats; name one with `format`"
     )
     problem = problem_of(tmp_path / "broken.parquet")
     assert problem.startswith(f"{tmp_path / 'broken.parquet'}: [FAILED_READ_FILE")

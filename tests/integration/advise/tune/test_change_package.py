@@ -182,7 +182,7 @@ def test_another_document_is_refused(tmp_path: Path, changes: dict[str, Any], me
     with pytest.raises(FileError) as refused:
         read_package(written(tmp_path, **changes))
     (line,) = refused.value.problems
-    begin = f"{tmp_path / 'change.json'}: is not a change package, as netstack tune --out writes it: "
+    begin = f"{tmp_path / 'change.json'}: is not a change package, as tune writes it: "
     assert line.startswith(begin + message)
 
 
@@ -190,5 +190,5 @@ def test_a_folder_without_a_package_is_refused(tmp_path: Path) -> None:
     with pytest.raises(FileError) as refused:
         read_package(tmp_path)
     assert refused.value.problems == (
-        f"{tmp_path}: holds no change.json; give the folder change that netstack tune --out writes",
+        f"{tmp_path}: holds no change.json; give the folder change that tune writes beside its report",
     )
