@@ -413,9 +413,7 @@ def read_package(place: Path) -> ChangePackage:
         for change in package.changes:
             _check(change)
     except ValueError as error:
-        raise FileError(
-            [f"{file}: is not a change package, as tune writes it: {error}"]
-        ) from None
+        raise FileError([f"{file}: is not a change package, as tune writes it: {error}"]) from None
     return package
 
 

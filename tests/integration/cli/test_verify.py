@@ -67,6 +67,4 @@ def test_mistakes_are_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str
         f"{tmp_path}: holds no change.json; give the folder change that tune writes beside its report\n"
     )
     assert main(["verify", given[3], *given[2:]]) == MISTAKE
-    assert capsys.readouterr().err.startswith(
-        f"{given[3]}: is not a change package, as tune writes it: "
-    )
+    assert capsys.readouterr().err.startswith(f"{given[3]}: is not a change package, as tune writes it: ")
