@@ -54,6 +54,7 @@ def _import_compiled(arguments: Sequence[str]) -> None:
 
         import netstack  # noqa: F401
 
+        from ..base import reading  # noqa: F401
         from ..show.terminal import console  # noqa: F401
 
 
