@@ -52,6 +52,8 @@ _DATA: Final = DataType.DATA_BUFFER  # the `data_type` of all buffers that hold 
 class Recycler(Protocol):
     """The pool or channel that takes a segment back."""
 
+    __slots__ = ()
+
     def recycle(self, segment: MemorySegment, subpartition: int = -1) -> None:
         """Take back `segment`, which was requested for `subpartition`."""
         ...

@@ -18,21 +18,24 @@ from typing import Protocol
 
 from flowcontrol import CreditAnnouncer
 
-from .local_pool import LocalBufferPool
+from .buffer import Recycler
+from .local_pool import BufferListener, LocalBufferPool
 from .segment import MemorySegment
 
-__all__ = ["ChannelBuffers"]
+__all__ = ["ChannelBuffers", "CreditOwner"]
 
 
 class CreditOwner(Protocol):
     """The owner of a channel's buffers; announces the channel's credit to the sender."""
+
+    __slots__ = ()
 
     def credit_gained(self) -> None:
         """Announce credit: the unannounced credit has risen from 0."""
         ...
 
 
-class ChannelBuffers:
+class ChannelBuffers(Recycler, BufferListener):
     """Exclusive and floating buffers of one channel, and the credit for them.
 
     `owner` is notified when unannounced credit rises from 0. Exclusive segments are taken from the network

@@ -20,6 +20,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
+from .buffer import Recycler
 from .errors import PoolDestroyed
 from .pool_statistics import LocalPoolStatistics
 from .segment import MemorySegment
@@ -36,6 +37,8 @@ UNBOUNDED = 2**31 - 1
 class BufferListener(Protocol):
     """A channel that waits in a pool's queue for a segment."""
 
+    __slots__ = ()
+
     def buffer_available(self, segment: MemorySegment) -> bool:
         """Take `segment` and return True, or refuse it and return False.
 
@@ -44,7 +47,7 @@ class BufferListener(Protocol):
         ...
 
 
-class LocalBufferPool:
+class LocalBufferPool(Recycler):
     """Provides segments up to a size that the network pool may change at any time.
 
     `on_available` is called each time `available` turns from False to True, as the last step of an operation.

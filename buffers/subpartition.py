@@ -26,12 +26,12 @@ from collections.abc import Callable
 from itertools import islice
 from typing import NamedTuple
 
-from flowcontrol import BLOCKING_TYPES, PRIORITY_TYPES
+from flowcontrol import BLOCKING_TYPES, PRIORITY_TYPES, Polled, SubpartitionView
 
 from .buffer import BufferConsumer, BufferSlice, EventBuffer, EventConsumer
 from .payload import Content
 
-__all__ = ["ADD_REFUSED", "UNLIMITED_SIZE", "PipelinedSubpartition", "PolledBuffer"]
+__all__ = ["ADD_REFUSED", "UNLIMITED_SIZE", "PipelinedSubpartition"]
 
 UNLIMITED_SIZE = 2**31 - 1
 """The requested buffer size before the first announcement, in bytes."""
@@ -52,33 +52,7 @@ class _Timeoutable(NamedTuple):
     on_resolved: OnResolved
 
 
-class PolledBuffer:
-    """One item taken from a subpartition.
-
-    `backlog`: number of data buffers left. `more_available`: whether another item can be polled at once;
-    `next_is_event`: whether the next item is an event. `sequence_number`: position in the subpartition,
-    events included.
-    """
-
-    # Not a NamedTuple: its constructor is interpreted, too slow for an object that every buffer needs.
-    __slots__ = ("backlog", "buffer", "more_available", "next_is_event", "sequence_number")
-
-    def __init__(
-        self,
-        buffer: BufferSlice | EventBuffer,
-        backlog: int,
-        more_available: bool,
-        next_is_event: bool,
-        sequence_number: int,
-    ) -> None:
-        self.buffer = buffer
-        self.backlog = backlog
-        self.more_available = more_available
-        self.next_is_event = next_is_event
-        self.sequence_number = sequence_number
-
-
-class PipelinedSubpartition:
+class PipelinedSubpartition(SubpartitionView):
     """A queue of buffers and events between one writer and one reader.
 
     `on_data` notifies the reader that it can poll again; None while there is no reader. `on_priority` is
@@ -255,7 +229,7 @@ class PipelinedSubpartition:
         if lone_unread and not self.blocked:
             self._notify()
 
-    def poll(self) -> PolledBuffer | None:
+    def poll(self) -> Polled[BufferSlice | EventBuffer] | None:
         """Remove and return the next item; None if there is none or the queue is blocked.
 
         Raises:
@@ -276,7 +250,7 @@ class PipelinedSubpartition:
         self._sequence = sequence + 1 if sequence < UNLIMITED_SIZE else -UNLIMITED_SIZE - 1
         more = self.has_priority if self.blocked else self._flush_requested or self._finished_buffers() > 0
         next_is_event = more and self._event_is_next
-        return PolledBuffer(buffer, self.backlog, more, next_is_event, sequence)
+        return Polled(buffer, self.backlog, more, next_is_event, sequence)
 
     def _take(self) -> BufferSlice | EventBuffer | None:
         queue = self._queue

@@ -19,7 +19,7 @@ CreditBasedSequenceNumberingViewReader and PartitionRequestQueue.
 from __future__ import annotations
 
 from collections import deque
-from typing import Protocol
+from typing import Generic, Protocol, TypeVar
 
 from .credit import CreditLedger
 from .errors import LocalProtocolError, RemoteProtocolError
@@ -64,41 +64,48 @@ class SendBuffer(Protocol):
         ...
 
 
-class Polled(Protocol):
-    """Result of one poll of a subpartition."""
+SendBufferT = TypeVar("SendBufferT", bound=SendBuffer, covariant=True)
+"""The type of the buffers of a subpartition."""
 
-    @property
-    def buffer(self) -> SendBuffer:
-        """The buffer to send."""
-        ...
 
-    @property
-    def backlog(self) -> int:
-        """Data buffers left in the subpartition."""
-        ...
+class Polled(Generic[SendBufferT]):
+    """One item taken from a subpartition.
 
-    @property
-    def more_available(self) -> bool:
-        """Whether another item can be polled at once."""
-        ...
+    `backlog`: number of data buffers left. `more_available`: whether another item can be polled at once;
+    `next_is_event`: whether the next item is an event. `sequence_number`: position in the subpartition,
+    events included.
+    """
 
-    @property
-    def next_is_event(self) -> bool:
-        """Whether the next item is an event."""
-        ...
+    # Not a NamedTuple: its constructor is interpreted, too slow for an object that every buffer needs.
+    __slots__ = ("backlog", "buffer", "more_available", "next_is_event", "sequence_number")
 
-    @property
-    def sequence_number(self) -> int:
-        """Position of the item in the subpartition, events included."""
-        ...
+    def __init__(
+        self,
+        buffer: SendBufferT,
+        backlog: int,
+        more_available: bool,
+        next_is_event: bool,
+        sequence_number: int,
+    ) -> None:
+        self.buffer = buffer
+        self.backlog = backlog
+        self.more_available = more_available
+        self.next_is_event = next_is_event
+        self.sequence_number = sequence_number
 
 
 class SubpartitionView(Protocol):
-    """The subpartition that a channel sends from."""
+    """The subpartition that a channel sends from.
+
+    `blocked`: whether a blocking barrier was sent, so that no item may follow until `resume`.
+    """
+
+    __slots__ = ()
 
     index: int
+    blocked: bool
 
-    def poll(self) -> Polled | None:
+    def poll(self) -> Polled[SendBuffer] | None:
         """Remove and return the next item, or None."""
         ...
 
@@ -109,11 +116,6 @@ class SubpartitionView(Protocol):
     @property
     def backlog(self) -> int:
         """Number of queued data buffers."""
-        ...
-
-    @property
-    def blocked(self) -> bool:
-        """Whether a blocking barrier was sent, so that no item may follow until `resume`."""
         ...
 
     def resume(self) -> None:
@@ -224,7 +226,7 @@ class SendQueue:
                 return self._respond(sender, polled), polled.buffer
         return None
 
-    def _respond(self, sender: ChannelSender, polled: Polled) -> BufferResponse:
+    def _respond(self, sender: ChannelSender, polled: Polled[SendBuffer]) -> BufferResponse:
         buffer = polled.buffer
         if not buffer.is_event:
             sender.credit.spend()

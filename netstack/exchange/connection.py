@@ -47,7 +47,7 @@ from ..engine.randomness import Randomness
 from ..errors import LinkClosedError, PartitionNotFoundError, PeerFailedError
 from ..scenarios.costs import CostModel
 from .link import ConsumingEnd, ProducingEnd
-from .remote_channel import RemoteInputChannel
+from .remote_channel import RemoteInputChannel, Uplink
 
 __all__ = ["ConsumerEnd", "ProducerEnd"]
 
@@ -279,7 +279,7 @@ MAX_EVENT_BYTES = 64 << 10
 """Maximum size of an event that is accepted; a barrier has some 20 bytes."""
 
 
-class ConsumerEnd:
+class ConsumerEnd(Uplink):
     """The receiving side of a connection.
 
     `buffers` and `bytes` count the data buffers that have arrived and their bytes; `messages` counts messages

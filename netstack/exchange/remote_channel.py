@@ -9,6 +9,7 @@ from buffers import (
     ChannelBuffers,
     ChannelQueue,
     Content,
+    CreditOwner,
     EventBuffer,
     LocalBufferPool,
     MemorySegment,
@@ -44,7 +45,7 @@ from .channel import InputChannel, Item, barrier_in
 if TYPE_CHECKING:
     from .gate import InputGate
 
-__all__ = ["RemoteInputChannel"]
+__all__ = ["RemoteInputChannel", "Uplink"]
 
 
 class Uplink(Protocol):
@@ -67,7 +68,7 @@ class Uplink(Protocol):
         ...
 
 
-class RemoteInputChannel(InputChannel):
+class RemoteInputChannel(InputChannel, CreditOwner):
     """A channel whose producer is in another task manager.
 
     Arriving data is stored in a buffer of the channel; events need no buffer. The latest barrier is recorded

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 
@@ -23,6 +23,7 @@ from flowcontrol import (
     Message,
     NewBufferSize,
     PartitionRequest,
+    Polled,
     RemoteProtocolError,
     ResumeConsumption,
     SendQueue,
@@ -53,14 +54,6 @@ class FakeBuffer:
         self.released += 1
 
 
-class FakePolled(NamedTuple):
-    buffer: FakeBuffer
-    backlog: int
-    more_available: bool
-    next_is_event: bool
-    sequence_number: int
-
-
 class FakeView:
     """A subpartition in which everything is finished; a `treacherous` one claims data it does not have."""
 
@@ -77,7 +70,7 @@ class FakeView:
     def acknowledge_all_records(self) -> None:
         self.acknowledged = True
 
-    def poll(self) -> FakePolled | None:
+    def poll(self) -> Polled[FakeBuffer] | None:
         if self.blocked or not self.queue:
             return None
         data_type = self.queue.popleft()
@@ -85,7 +78,7 @@ class FakeView:
         self._sequence += 1
         more = bool(self.queue) and not self.blocked
         next_is_event = more and self.queue[0] in EVENT_TYPES
-        return FakePolled(FakeBuffer(data_type), self.backlog, more, next_is_event, self._sequence)
+        return Polled(FakeBuffer(data_type), self.backlog, more, next_is_event, self._sequence)
 
     def can_send(self, credit: int) -> bool:
         if self._treacherous:
