@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from msgspec.structs import replace
 
@@ -42,12 +42,15 @@ from flowcontrol import (
 
 __all__ = ["ResultPartition"]
 
-ALL = -1
+ALL: Final = -1
 """Value in place of a channel, for a record that goes to every subpartition."""
 
-LEAST_LOADED = -2
+LEAST_LOADED: Final = -2
 """Value in place of a channel, for a record whose subpartition is chosen by load when the record is written.
 """
+
+LEFT_OUT: Final = -3
+"""Value in place of a channel, for a record that is not sent over this exchange; the subtask skips it."""
 
 
 class OpenBuffers:

@@ -15,7 +15,7 @@ from buffers import RecordBlock
 from ..scenarios.ship_strategies import ShipStrategy
 from ..scenarios.user_code import KeyHash
 from .key_groups import assign_to_operators
-from .partition import LEAST_LOADED
+from .partition import LEAST_LOADED, LEFT_OUT
 
 __all__ = ["RoundRobin"]
 
@@ -62,10 +62,6 @@ class KeyGroupSelector:
         hashes = self._key_hash(block)
         chosen: list[int] = assign_to_operators(hashes, self._max_parallelism, self._channels).tolist()
         return chosen
-
-
-LEFT_OUT = -1
-"""Value in place of a channel for a record that is not sent over this exchange."""
 
 
 class Fraction:

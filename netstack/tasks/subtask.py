@@ -20,8 +20,8 @@ from ..checkpoints.recovery import SubtaskRecovery, restore_partitions
 from ..engine.agenda import Routine, Waiter
 from ..exchange.channel import InputChannel
 from ..exchange.gate import InputGate
-from ..exchange.partition import ALL, ResultPartition
-from ..exchange.selectors import LEFT_OUT, Fraction, RoundRobin
+from ..exchange.partition import ALL, LEFT_OUT, ResultPartition
+from ..exchange.selectors import Fraction, RoundRobin
 from ..results.recorder import SubtaskSample
 from ..results.trace import restored_text
 from ..state.subtask_state import SubtaskState

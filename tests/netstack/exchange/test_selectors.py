@@ -9,9 +9,8 @@ from hypothesis import strategies as st
 
 from buffers import RecordBlock
 from netstack.exchange.java_hash import hash_strings
-from netstack.exchange.partition import LEAST_LOADED
+from netstack.exchange.partition import ALL, LEAST_LOADED, LEFT_OUT
 from netstack.exchange.selectors import (
-    LEFT_OUT,
     Fraction,
     KeyGroupSelector,
     RoundRobin,
@@ -23,6 +22,10 @@ from netstack.scenarios.ship_strategies import ShipStrategy
 
 def block_of(count: int) -> RecordBlock:
     return RecordBlock.from_payloads([b"x"] * count)
+
+
+def test_each_value_in_place_of_a_channel_is_distinct() -> None:
+    assert len({ALL, LEAST_LOADED, LEFT_OUT}) == 3
 
 
 def test_an_adaptive_selector_leaves_the_choice_to_the_partition() -> None:
