@@ -310,9 +310,8 @@ class ConsumerEnd(Uplink):
         self._max_backoff_s = max_backoff_s
         self._backoffs: dict[int, RequestBackoff] = {}
         self._cancelled: dict[int, int] = {}  # maximum size of a buffer, by channel
-        self._target: RemoteInputChannel | None = None  # of the payload that is arriving
-        self._arriving: memoryview | None = None  # its memory, if it is an event or is dropped
-        self._orphan: ReceivedBuffer | None = None  # its buffer, if its channel has been closed
+        self._target: RemoteInputChannel | None = None  # of the arriving payload; None if it is dropped
+        self._arriving: ReceivedBuffer | memoryview | None = None  # for the arriving payload
         end.listen(self)
 
     def open(self, channel: RemoteInputChannel, request: PartitionRequest) -> None:
@@ -330,13 +329,12 @@ class ConsumerEnd(Uplink):
             self._notify(self._transmit, CancelPartitionRequest(number))
         if self._target is channel:
             self._target = None
-            self._orphan = channel.abandon_landing()
 
     def release(self) -> None:
         """Return the segment of an incomplete payload; the link must have ended."""
-        if self._orphan is not None:
-            self._orphan.release()
-            self._orphan = None
+        arriving, self._arriving = self._arriving, None
+        if isinstance(arriving, ReceivedBuffer):
+            arriving.release()
 
     def receive(self, message: Message) -> None:
         """Process a message of the producing end.
@@ -370,9 +368,9 @@ class ConsumerEnd(Uplink):
             raise RemoteProtocolError("a compressed buffer arrived, but compression was not requested")
         if header.data_type is DataType.DATA_BUFFER:
             if channel is not None:
-                place = channel.land(header.sequence_number, header.backlog, header.size)
-                self._target = channel
-                return place
+                buffer = channel.land(header.sequence_number, header.backlog, header.size)
+                self._target, self._arriving = channel, buffer
+                return buffer.segment.memory[: header.size]
             what, limit = "a buffer", self._cancelled[header.channel]
         else:
             what, limit = "an event", MAX_EVENT_BYTES
@@ -380,8 +378,7 @@ class ConsumerEnd(Uplink):
             raise RemoteProtocolError(
                 f"{what} of {header.size} bytes arrived; at most {limit} bytes are allowed"
             )
-        self._target = channel
-        self._arriving = memoryview(bytearray(header.size))
+        self._target, self._arriving = channel, memoryview(bytearray(header.size))
         return self._arriving
 
     def landed(self, header: BufferHeader) -> None:
@@ -392,16 +389,16 @@ class ConsumerEnd(Uplink):
         """
         self.messages += 1
         channel, self._target = self._target, None
-        payload, self._arriving = self._arriving, None
         if channel is None or channel.released:
             self.release()
             return
-        if payload is None:
+        arriving, self._arriving = self._arriving, None
+        if isinstance(arriving, ReceivedBuffer):
             self.buffers += 1
             self.bytes += header.size
-            channel.landed(header.backlog)
-            return
-        channel.on_message(header.with_payload(payload))
+            channel.landed(arriving, header.backlog)
+        elif arriving is not None:
+            channel.on_message(header.with_payload(arriving))
 
     def _channel(self, number: int) -> RemoteInputChannel | None:
         """Return the channel with this number; None if the channel was released."""

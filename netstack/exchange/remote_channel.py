@@ -77,7 +77,6 @@ class RemoteInputChannel(InputChannel, CreditOwner):
 
     __slots__ = (
         "_connection",
-        "_landing",
         "_queue",
         "_subpartition",
         "buffers",
@@ -102,7 +101,6 @@ class RemoteInputChannel(InputChannel, CreditOwner):
         self.buffers = ChannelBuffers(exclusive, floating, self.receiver.credit, self, reserved=reserved)
         self._queue: ChannelQueue | None = None  # None until an item arrives
         self._subpartition = -1
-        self._landing: ReceivedBuffer | None = None
 
     def request(self, subpartition: int) -> None:
         """Request the subpartition from the producer."""
@@ -154,25 +152,20 @@ class RemoteInputChannel(InputChannel, CreditOwner):
             self.buffers.report_backlog(message.backlog)
             return True
         payload = message.payload
-        self._landing = buffer = self._accept(message.sequence_number, message.backlog, len(payload))
+        buffer = self.land(message.sequence_number, message.backlog, len(payload))
         buffer.fill(payload)
-        self.landed(message.backlog)
+        self.landed(buffer, message.backlog)
         return False
 
-    def land(self, sequence_number: int, backlog: int, size: int) -> memoryview:
-        """Return the memory for an arriving buffer: `size` bytes of a segment of this channel.
+    def land(self, sequence_number: int, backlog: int, size: int) -> ReceivedBuffer:
+        """Return a buffer of this channel for `size` arriving bytes.
 
-        The caller calls `landed` when the payload is complete, before it processes anything else for this
-        channel.
+        The caller owns the buffer until the payload is complete. It then calls `landed`, before it processes
+        anything else for this channel, or releases the buffer if the channel was closed.
 
         Raises:
             RemoteProtocolError: if the sender violated the protocol; the state is unchanged.
         """
-        self._landing = buffer = self._accept(sequence_number, backlog, size)
-        return buffer.segment.memory[:size]
-
-    def _accept(self, sequence_number: int, backlog: int, size: int) -> ReceivedBuffer:
-        """Take a segment for an arriving buffer, after checking that the sender may send it."""
         if size > self.gate.segment_bytes:
             raise RemoteProtocolError(
                 f"a buffer of {size} bytes arrived, but a buffer has at most {self.gate.segment_bytes} bytes"
@@ -187,17 +180,8 @@ class RemoteInputChannel(InputChannel, CreditOwner):
         segment, recycler = taken
         return ReceivedBuffer(segment, recycler, size)
 
-    def abandon_landing(self) -> ReceivedBuffer | None:
-        """Hand over the incomplete buffer of `land` to the caller, who then owns it; None if there is none.
-        `landed` must not be called for it.
-        """
-        buffer, self._landing = self._landing, None
-        return buffer
-
-    def landed(self, backlog: int) -> None:
+    def landed(self, buffer: ReceivedBuffer, backlog: int) -> None:
         """Queue the completed buffer of `land`; `backlog` data buffers wait at the sender."""
-        buffer, self._landing = self._landing, None
-        assert buffer is not None
         if buffer.size == 0:
             buffer.release()
         else:
@@ -337,9 +321,6 @@ class RemoteInputChannel(InputChannel, CreditOwner):
     def release(self) -> None:
         """Drop all queued items and return all buffers; must not be called while a message is processed."""
         self.receiver.release()
-        if self._landing is not None:
-            self._landing.release()
-            self._landing = None
         if self._queue is not None:
             self._queue.clear()
         self.buffers.release()

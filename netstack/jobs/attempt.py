@@ -310,12 +310,12 @@ class Attempt:
             if final:
                 for pool in self.builder.pools.values():
                     stack.enter_context(pool.batch())
+            for consumer in self.builder.connections.consumers:
+                stack.callback(consumer.release)  # after its channels, which are then not offered its segment
             for subtask in self.present:
                 stack.callback(subtask.release)
             for producer in self.builder.connections.producers:
                 stack.callback(producer.close)
-            for consumer in self.builder.connections.consumers:
-                stack.callback(consumer.release)
             for subtask in self.present:
                 stack.callback(subtask.checkpoints.release)
             if final:

@@ -74,7 +74,7 @@ class Endpoint:
         self._data = trio.Event()
         self._done = trio.Event()
         self._stalls = CreditStalls(time.monotonic)
-        self._producers: dict[int, ProducerEnd] = {}
+        self._connections: list[tuple[ProducerEnd, ConsumerEnd]] = []
         self._records_received = self._record_bytes_received = self._buffers_received = 0
         self._write_blocked_s = self._read_blocked_s = 0.0
         self._open_channels = size
@@ -126,10 +126,11 @@ class Endpoint:
         """Exchange records with `peer` over `link`, which must not be running yet."""
         self.links[peer] = link
         to_peer = {self._channel_id(self.index, peer): self._subpartitions[peer]}
-        self._producers[peer] = producer = ProducerEnd(link.producing, link.notify, to_peer.__getitem__)
+        producer = ProducerEnd(link.producing, link.notify, to_peer.__getitem__)
         producer.stalls = self._stalls
         backoff_s = self._max_backoff_s
         consumer = ConsumerEnd(link.consuming, link.notify, link.peer, backoff_s)
+        self._connections.append((producer, consumer))
         channel_id = self._channel_id(peer, self.index)
         exclusive = self._exclusive.pop(peer)  # the channel releases them
         channel = RemoteInputChannel(self._gate, peer, channel_id, consumer, exclusive, self._gate.floating)
@@ -344,12 +345,14 @@ class Endpoint:
 
     def release(self) -> int:
         """Release all memory after all links have ended; returns the number of segments still in use."""
-        for producer in self._producers.values():
+        for producer, _ in self._connections:
             producer.close()
         for segments in self._exclusive.values():
             self._memory.recycle_unpooled(segments)
         self._partition.release()
         self._gate.release()
+        for _, consumer in self._connections:
+            consumer.release()
         leaked = self._memory.used
         self._memory.destroy()
         return leaked

@@ -296,6 +296,7 @@ class Connected:
     def close(self) -> None:
         self.producer.close()
         self.gate.release()
+        self.consumer.release()
         for subpartition in self.subpartitions:
             subpartition.release()
         self.output.lazy_destroy()
