@@ -28,7 +28,15 @@ from typing import Final, Protocol
 
 import numpy as np
 
-from flowcontrol import EVENT_TYPES, DataType, DescribedBytes
+from flowcontrol import (
+    EVENT_TYPES,
+    DataType,
+    DescribedBytes,
+    Event,
+    data_type_of,
+    decode_event,
+    encode_event,
+)
 
 from .payload import BlankBytes, Content, Payload, content_of
 from .records import RecordBlock
@@ -43,6 +51,7 @@ __all__ = [
     "EventConsumer",
     "ReceivedBuffer",
     "Recycler",
+    "event_buffer",
     "room_in_turns",
 ]
 
@@ -301,21 +310,45 @@ class BufferConsumer:
 
 
 class EventBuffer:
-    """The bytes of an event. As in Flink, they are not in pooled memory."""
+    """An event and its bytes. As in Flink, they are not in pooled memory.
 
-    __slots__ = ("data_type", "payload", "size")
+    If the `event` is not given, it is decoded at its first use.
+    """
+
+    __slots__ = ("_event", "data_type", "payload", "size")
 
     is_event = True
 
-    def __init__(self, payload: bytes, data_type: DataType) -> None:
+    def __init__(self, payload: bytes, data_type: DataType, event: Event | None = None) -> None:
         if data_type not in EVENT_TYPES:
             raise ValueError(f"{data_type.name} is a type of data buffers, not of events")
         self.payload = memoryview(payload)
         self.size = len(payload)
         self.data_type = data_type
+        self._event = event
+
+    @property
+    def event(self) -> Event:
+        """The event.
+
+        Raises:
+            MalformedEvent: if the payload is not exactly one event.
+        """
+        if self._event is None:
+            self._event = decode_event(self.payload)
+        return self._event
+
+    def with_priority(self) -> EventBuffer:
+        """Return the same event as a priority event."""
+        return EventBuffer(bytes(self.payload), DataType.PRIORITIZED_EVENT_BUFFER, self._event)
 
     def release(self) -> None:
         """Do nothing: there is no segment to return."""
+
+
+def event_buffer(event: Event, *, priority: bool = False) -> EventBuffer:
+    """Return a buffer for `event`; `priority`: whether the event overtakes data."""
+    return EventBuffer(encode_event(event), data_type_of(event, priority=priority), event)
 
 
 class EventConsumer:

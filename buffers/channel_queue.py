@@ -121,12 +121,13 @@ class ChannelQueue:
         if announced is None or announced[0] not in self._items:
             return False
         event, announcement = announced
+        assert isinstance(event, EventBuffer)
         place = self._items.index(event)
         del self._items[place]
         if barrier.last_before is event:
             barrier.last_before = self._items[place - 1] if place else None
         others = [other for other in self._priority if other is not announcement]
-        self._priority = (*others, EventBuffer(bytes(event.payload), DataType.PRIORITIZED_EVENT_BUFFER))
+        self._priority = (*others, event.with_priority())
         return True
 
     def poll(self) -> tuple[Queued, bool]:

@@ -52,7 +52,6 @@ __all__ = [
     "data_type_of",
     "decode_event",
     "encode_event",
-    "is_barrier",
 ]
 
 
@@ -262,7 +261,6 @@ _CHANNEL_STATE_ENDS: dict[int, type[EndOfInputChannelState] | type[EndOfOutputCh
 }
 
 _KIND_BYTES = struct.Struct(">i")
-_BARRIER_KIND = _KIND_BYTES.pack(_Kind.BARRIER)
 _BARRIER_BYTES = struct.Struct(">iqdbibd")
 _SAVEPOINT_HEAD = struct.Struct(">iqdbbi")  # up to its location
 _BARRIER_TAIL = struct.Struct(">bd")
@@ -299,11 +297,6 @@ def encode_event(event: Event) -> bytes:
                 return head + _encode_barrier(barrier)
     except (struct.error, ValueError) as error:
         raise LocalProtocolError(f"{event} cannot be written: {error}") from None
-
-
-def is_barrier(payload: bytes) -> bool:
-    """Whether `payload`, written by `encode_event`, is a CheckpointBarrier."""
-    return payload.startswith(_BARRIER_KIND)
 
 
 def decode_event(payload: bytes | memoryview) -> Event:

@@ -44,11 +44,9 @@ from buffers import (
 from flowcontrol import (
     Alignment,
     AlignmentMetrics,
-    BufferResponse,
     CheckpointBarrier,
     DataType,
     data_type_of,
-    decode_event,
     encode_event,
 )
 from integration import load_scenario
@@ -141,10 +139,12 @@ class LimitedChannel(RemoteInputChannel):
         self._checkpoint_id = -1
         self._overtaken: list[Content] = []
 
-    def _enqueue_event(self, message: BufferResponse, barrier: CheckpointBarrier | None) -> None:
-        super()._enqueue_event(message, barrier)
-        if message.data_type is ALIGNED_BARRIER and self.buffers.exclusive_total:
-            arrived = decode_event(bytes(message.payload))
+    def _enqueue_event(
+        self, event: EventBuffer, barrier: CheckpointBarrier | None, sequence_number: int
+    ) -> None:
+        super()._enqueue_event(event, barrier, sequence_number)
+        if event.data_type is ALIGNED_BARRIER and self.buffers.exclusive_total:
+            arrived = event.event
             assert isinstance(arrived, CheckpointBarrier)
             if may_overtake(arrived):
                 self._overtake(arrived.checkpoint_id, self._own_queue())

@@ -25,6 +25,7 @@ from buffers import (
     ReceivedBuffer,
     RecordDecoder,
     RecoveredBuffer,
+    event_buffer,
     recovered_buffers,
 )
 from flowcontrol import (
@@ -32,11 +33,7 @@ from flowcontrol import (
     PRIORITY_TYPES,
     ChannelBarrier,
     CheckpointBarrier,
-    DataType,
     EndOfInputChannelState,
-    data_type_of,
-    decode_event,
-    encode_event,
 )
 
 from ..scenarios.faults import ChannelItem
@@ -51,7 +48,7 @@ Item = InputBuffer | EventBuffer
 """An item that a channel returns when polled."""
 
 
-_END_OF_STATE = EventBuffer(encode_event(EndOfInputChannelState()), data_type_of(EndOfInputChannelState()))
+_END_OF_STATE = event_buffer(EndOfInputChannelState())
 """Event queued behind the recovered data of each channel."""
 
 
@@ -215,14 +212,14 @@ class InputChannel(ABC):
         self.barrier.stop(checkpoint_id)
 
 
-def barrier_in(payload: memoryview | bytes, data_type: DataType) -> CheckpointBarrier | None:
-    """Return the exactly-once checkpoint barrier in a buffer of this type, or None.
+def barrier_in(item: EventBuffer) -> CheckpointBarrier | None:
+    """Return the exactly-once checkpoint barrier in `item`, or None.
 
     Raises:
-        MalformedEvent: if the type is only used for events, but the payload is not an event.
+        MalformedEvent: if the payload is not an event.
     """
-    if data_type in BLOCKING_TYPES or data_type in PRIORITY_TYPES:
-        event = decode_event(payload)
+    if item.data_type in BLOCKING_TYPES or item.data_type in PRIORITY_TYPES:
+        event = item.event
         if isinstance(event, CheckpointBarrier):
             return event
     return None

@@ -15,8 +15,8 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
-from buffers import LocalBufferPool
-from flowcontrol import DebloatPolicy, ThroughputCalculator, announcements, is_barrier
+from buffers import EventBuffer, LocalBufferPool
+from flowcontrol import CheckpointBarrier, DebloatPolicy, ThroughputCalculator, announcements
 
 from ..scenarios.faults import ChannelItem
 from .channel import InputChannel, Item
@@ -174,11 +174,11 @@ class InputGate:
             self._paused = False
             self.throughput.resume(now)
         self.throughput.add(item.size, now)
-        if not item.is_event:
+        if not isinstance(item, EventBuffer):
             channel.polled_buffers += 1
             if channel.tap is not None:
                 channel.tap(ChannelItem.BUFFER)
-        elif is_barrier(bytes(item.payload)):
+        elif isinstance(item.event, CheckpointBarrier):
             channel.polled_barriers += 1
             if channel.tap is not None:
                 channel.tap(ChannelItem.BARRIER)

@@ -61,10 +61,10 @@ class LocalInputChannel(InputChannel):
         if polled is None:
             return None, False
         buffer = polled.buffer
-        if buffer.is_event:
-            event = barrier_in(bytes(buffer.payload), buffer.data_type)
-            if event is not None:
-                self.barrier.arrive(event.checkpoint_id, None)
+        if isinstance(buffer, EventBuffer):
+            arrived = barrier_in(buffer)
+            if arrived is not None:
+                self.barrier.arrive(arrived.checkpoint_id, None)
             return buffer, polled.more_available or bool(recovered)
         barrier = self._barrier
         if barrier is not None and barrier.persisting is not None and self.persist is not None:

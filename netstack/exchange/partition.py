@@ -24,21 +24,16 @@ from buffers import (
     BufferBuilder,
     BufferTurns,
     Content,
-    EventBuffer,
     EventConsumer,
     LocalBufferPool,
     MemorySegment,
     Payload,
     PipelinedSubpartition,
     RecordBlock,
+    event_buffer,
     room_in_turns,
 )
-from flowcontrol import (
-    CheckpointBarrier,
-    Event,
-    data_type_of,
-    encode_event,
-)
+from flowcontrol import CheckpointBarrier, Event
 
 __all__ = ["ResultPartition"]
 
@@ -451,7 +446,7 @@ class ResultPartition:
     def broadcast_event(self, event: Event) -> None:
         """Finish the open buffers, and queue `event` after them in every subpartition."""
         self._finish_open()
-        consumer = EventConsumer(_event_buffer(event))  # one for all, as it never changes
+        consumer = EventConsumer(event_buffer(event))  # one for all, as it never changes
         for subpartition in self.subpartitions:
             subpartition.add(consumer)
 
@@ -472,9 +467,10 @@ class ResultPartition:
             self.broadcast_event(barrier)
             return False
         self._finish_open()
-        consumer = EventConsumer(_event_buffer(barrier))
+        unaligned = barrier.options.is_unaligned
+        consumer = EventConsumer(event_buffer(barrier, priority=unaligned))
         for number, subpartition in enumerate(self.subpartitions):
-            if barrier.options.is_unaligned:
+            if unaligned:
                 on_resolved(number, subpartition.overtake(consumer))
             else:
                 resolved = partial(on_resolved, number)
@@ -486,7 +482,7 @@ class ResultPartition:
         queued.
         """
         self._all_unflushed = True
-        consumer = EventConsumer(_event_buffer(barrier))
+        consumer = EventConsumer(event_buffer(barrier, priority=True))
         for subpartition in self.subpartitions:
             subpartition.alignment_timeout(barrier.checkpoint_id, consumer)
 
@@ -536,8 +532,3 @@ class ResultPartition:
         for subpartition in self.subpartitions:
             subpartition.release()
         self.pool.lazy_destroy()
-
-
-def _event_buffer(event: Event) -> EventBuffer:
-    priority = isinstance(event, CheckpointBarrier) and event.options.is_unaligned
-    return EventBuffer(encode_event(event), data_type_of(event, priority=priority))

@@ -16,6 +16,7 @@ from buffers import (
     ReceivedBuffer,
     RecoveredBuffer,
     content_of,
+    event_buffer,
 )
 from flowcontrol import (
     ANNOUNCED_TYPES,
@@ -36,8 +37,6 @@ from flowcontrol import (
     ReceiverState,
     RemoteProtocolError,
     ResumeConsumption,
-    decode_event,
-    encode_event,
 )
 
 from .channel import InputChannel, Item, barrier_in
@@ -142,13 +141,13 @@ class RemoteInputChannel(InputChannel, CreditOwner):
         if data_type in EVENT_TYPES:
             # A plain aligned barrier only matters if another barrier may overtake.
             plain = self.persist is None and data_type is DataType.ALIGNED_CHECKPOINT_BARRIER
-            event = bytes(message.payload)
-            barrier = None if plain else barrier_in(event, data_type)
-            last = data_type is DataType.EVENT_BUFFER and isinstance(decode_event(event), EndOfPartition)
+            event = EventBuffer(bytes(message.payload), data_type)
+            barrier = None if plain else barrier_in(event)
+            last = data_type is DataType.EVENT_BUFFER and isinstance(event.event, EndOfPartition)
             self.receiver.accept(message.sequence_number, message.backlog, data_type)
             if last:
                 self.receiver.end()
-            self._enqueue_event(message, barrier)
+            self._enqueue_event(event, barrier, message.sequence_number)
             self.buffers.report_backlog(message.backlog)
             return True
         payload = message.payload
@@ -202,9 +201,10 @@ class RemoteInputChannel(InputChannel, CreditOwner):
             self._queue = queue = ChannelQueue()
         return queue
 
-    def _enqueue_event(self, message: BufferResponse, barrier: CheckpointBarrier | None) -> None:
-        data_type = message.data_type
-        event = EventBuffer(bytes(message.payload), data_type)
+    def _enqueue_event(
+        self, event: EventBuffer, barrier: CheckpointBarrier | None, sequence_number: int
+    ) -> None:
+        data_type = event.data_type
         queue = self._own_queue()
         first = False
         if data_type in PRIORITY_TYPES:
@@ -212,9 +212,8 @@ class RemoteInputChannel(InputChannel, CreditOwner):
         else:
             queue.add(event)
             if data_type in ANNOUNCED_TYPES and barrier is not None:
-                payload = encode_event(EventAnnouncement(barrier, message.sequence_number))
-                announcement = EventBuffer(payload, DataType.PRIORITIZED_EVENT_BUFFER)
-                self.barrier.announce(message.sequence_number, event, announcement)
+                announcement = event_buffer(EventAnnouncement(barrier, sequence_number))
+                self.barrier.announce(sequence_number, event, announcement)
                 first = queue.add_priority(announcement)
         if barrier is not None:
             self.barrier.arrive(barrier.checkpoint_id, queue.last)

@@ -13,8 +13,7 @@ from collections.abc import Coroutine, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from buffers import Content, RecordBlock, encode_behind, split_at_watermarks
-from flowcontrol import decode_event
+from buffers import Content, EventBuffer, RecordBlock, encode_behind, split_at_watermarks
 
 from ..exchange.channel import InputBuffer, InputChannel, Item
 from ..exchange.gate import InputGate, UnionGate
@@ -134,10 +133,10 @@ class MultipleInputSubtask(OperatorSubtask):
             if polled is None:
                 return
             channel, item = polled
-            if item.is_event:
-                await self._handle_event(channel, decode_event(bytes(item.payload)))
+            if isinstance(item, EventBuffer):
+                await self._handle_event(channel, item.event)
                 return
-            self._begin(task_input, channel, item)  # type: ignore[arg-type]
+            self._begin(task_input, channel, item)
 
     def _begin(self, task_input: TaskInput, channel: InputChannel, buffer: InputBuffer) -> None:
         self._count(buffer)

@@ -6,14 +6,13 @@ from collections.abc import Callable, Coroutine, Iterable
 from math import floor
 from typing import Any
 
-from buffers import Content, RecordBlock, encode_behind, split_at_watermarks
+from buffers import Content, EventBuffer, RecordBlock, encode_behind, split_at_watermarks
 from flowcontrol import (
     CheckpointBarrier,
     EndOfData,
     EndOfInputChannelState,
     EndOfOutputChannelState,
     Event,
-    decode_event,
 )
 
 from ..checkpoints.recovery import SubtaskRecovery
@@ -205,9 +204,9 @@ class OperatorSubtask(Subtask):
         if polled is None:
             return None
         channel, item = polled
-        if item.is_event:
-            return self._handle_event(channel, decode_event(bytes(item.payload)))
-        return self._process(channel, item)  # type: ignore[arg-type]
+        if isinstance(item, EventBuffer):
+            return self._handle_event(channel, item.event)
+        return self._process(channel, item)
 
     @property
     def _service_s(self) -> float:

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec.structs import replace
 
-from buffers import Content, Pieces
+from buffers import Content, EventBuffer, Pieces
 from flowcontrol import (
     Abort,
     Action,
@@ -43,7 +43,6 @@ from flowcontrol import (
     Prioritize,
     Resume,
     Trigger,
-    decode_event,
 )
 
 from ..checkpoints.metadata import SubtaskSnapshot
@@ -252,7 +251,8 @@ class TaskCheckpoints:
         for gate in self._gates:
             while (polled := gate.poll_priority(self._environment.agenda.now)) is not None:
                 channel, item = polled
-                self._complete_in_mail(self.handle(channel, decode_event(bytes(item.payload))))
+                assert isinstance(item, EventBuffer)
+                self._complete_in_mail(self.handle(channel, item.event))
 
     def _complete_in_mail(self, started: StartedSnapshot | None) -> None:
         """Complete a snapshot that began while mail was handled. The handling of mail cannot wait, so the

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from buffers import ChannelQueue, EventBuffer, Queued, RecoveredBuffer, recovered_buffers
-from flowcontrol import ChannelBarrier, DataType
+from buffers import ChannelQueue, EventBuffer, Queued, RecoveredBuffer, event_buffer, recovered_buffers
+from flowcontrol import ChannelBarrier, CheckpointBarrier, DataType
 
 PRIORITY = DataType.PRIORITIZED_EVENT_BUFFER
 TIMEOUTABLE = DataType.TIMEOUTABLE_ALIGNED_CHECKPOINT_BARRIER
@@ -251,3 +251,11 @@ def test_any_interleaving_is_that_of_a_list(steps: list[str]) -> None:
         assert [bytes(item.payload).decode() for item in queue.in_flight(queue.barrier)] == expected_data
         assert queue.has_priority == bool(front)
     assert poll_all(queue) == "".join(name for _, name in front + rest)
+
+
+def test_an_event_made_here_stays_an_object_and_one_from_the_wire_is_decoded_once() -> None:
+    barrier = CheckpointBarrier(1, 0.0)
+    made = event_buffer(barrier)
+    assert made.event is made.with_priority().event is barrier
+    arrived = EventBuffer(bytes(made.payload), made.data_type)
+    assert arrived.event is arrived.event == barrier

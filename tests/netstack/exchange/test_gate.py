@@ -70,14 +70,14 @@ class FakeChannel:
         self.released = False
 
     def arrive(self, size: int = 10) -> None:
-        self.hand_over(EventBuffer(bytes(size), DataType.EVENT_BUFFER))
+        self.hand_over(EventBuffer(bytes(size), DataType.EVENT_BUFFER, EndOfData()))
 
     def hand_over(self, *items: Fake | None) -> None:
         self.items += items
         self.gate.data_arrived(cast(InputChannel, self))
 
     def arrive_first(self) -> None:
-        self.urgent_items.append(EventBuffer(b"!", DataType.PRIORITIZED_EVENT_BUFFER))
+        self.urgent_items.append(EventBuffer(b"!", DataType.PRIORITIZED_EVENT_BUFFER, EndOfData()))
         if len(self.urgent_items) == 1:
             self.gate.priority_arrived(cast(InputChannel, self))
 
