@@ -1,4 +1,4 @@
-"""Handler of unaligned checkpoints, and of aligned checkpoints that turn unaligned after a timeout.
+"""Handler of aligned and unaligned checkpoints, and of those that turn unaligned after a timeout.
 
 A checkpoint with a timeout begins aligned. A remote channel announces its barrier before the data that is
 queued in front of the barrier. When the timeout is over, the handler can move the barrier to the front::
@@ -40,7 +40,7 @@ from __future__ import annotations
 
 from enum import Enum, auto
 
-from .barrier_aligner import SingleCheckpointHandler
+from .barrier_aligner import BarrierAligner
 from .barrier_handler import (
     Abort,
     Action,
@@ -66,8 +66,8 @@ class AlternatingState(Enum):
     COLLECTING_UNALIGNED = auto()
 
 
-class AlternatingAligner(SingleCheckpointHandler):
-    """Handler of unaligned checkpoints, and of aligned ones with a timeout (Flink's alternating handler).
+class AlternatingAligner(BarrierAligner):
+    """Handler of aligned and unaligned checkpoints (Flink's alternating handler).
 
     Invariants, besides those of the base class: an unaligned Trigger has no metrics, and one AlignmentEnd or
     one Abort of its checkpoint follows. An aligned Trigger is emitted when the last channel is counted. Each
@@ -82,15 +82,6 @@ class AlternatingAligner(SingleCheckpointHandler):
         self.state = AlternatingState.WAITING
         self._announced: dict[int, int] = {}
         self._forced: CheckpointBarrier | None = None
-
-    def take_over(self, aligner: SingleCheckpointHandler) -> None:
-        """Take over the state of `aligner`, an aligned handler that this handler replaces."""
-        self.current_checkpoint_id = aligner.current_checkpoint_id
-        self._ended, self._timer = aligner._ended, aligner._timer
-        self._aligned, self._blocked = aligner._aligned, aligner._blocked
-        self._barrier, self._target, self._start = aligner._barrier, aligner._target, aligner._start
-        if aligner.pending:
-            self.state = AlternatingState.COLLECTING
 
     def barrier(self, channel: int, barrier: CheckpointBarrier, now: float) -> list[Action]:
         """Handle a barrier polled from `channel` at `now`; returns the actions to carry out, in order.

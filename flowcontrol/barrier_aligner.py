@@ -26,7 +26,6 @@ and ends differently.
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Sequence
 
 from .barrier_handler import (
@@ -49,8 +48,11 @@ NO_BARRIER = CheckpointBarrier(NO_CHECKPOINT, 0.0)
 """The barrier that is stored before the first checkpoint begins."""
 
 
-class SingleCheckpointHandler(BarrierHandler):
-    """Handler of exactly-once checkpoints, one at a time (Flink's SingleCheckpointBarrierHandler).
+class BarrierAligner(BarrierHandler):
+    """Handler of aligned checkpoints, one at a time (Flink's SingleCheckpointBarrierHandler).
+
+    It triggers only when the last channel is counted. `AlternatingAligner` handles aligned checkpoints in the
+    same way, and also lets barriers overtake data.
 
     Invariants: at most one checkpoint is pending, and channels are blocked only while a checkpoint is
     pending. The ids of triggered checkpoints strictly increase. Every blocked channel is resumed once, unless
@@ -113,11 +115,13 @@ class SingleCheckpointHandler(BarrierHandler):
             return self._abort(self.current_checkpoint_id, FailureReason.DECLINED_INPUT_END_OF_STREAM)
         return self._count(channel, None, now)
 
-    @abstractmethod
     def _require_mine(self, barrier: CheckpointBarrier) -> None:
         """Raise LocalProtocolError if `barrier` needs another handler."""
+        if not barrier.options.needs_alignment:
+            raise LocalProtocolError(
+                f"a gate that aligns barriers got a barrier with alignment {barrier.options.alignment.name}"
+            )
 
-    @abstractmethod
     def _counted(
         self, channel: int, barrier: CheckpointBarrier | None, metrics: AlignmentMetrics | None, now: float
     ) -> list[Action]:
@@ -125,6 +129,7 @@ class SingleCheckpointHandler(BarrierHandler):
 
         `metrics` is given for the last channel only; the caller resumes all blocked channels afterwards.
         """
+        return [] if metrics is None else [Trigger(self._barrier, metrics)]
 
     def _is_obsolete(self, barrier: CheckpointBarrier) -> bool:
         current = self.current_checkpoint_id
@@ -166,20 +171,3 @@ class SingleCheckpointHandler(BarrierHandler):
         self._target = 0
         self._start = None
         return resumes
-
-
-class BarrierAligner(SingleCheckpointHandler):
-    """Handler of aligned exactly-once checkpoints; triggers only when the last channel is counted."""
-
-    __slots__ = ()
-
-    def _require_mine(self, barrier: CheckpointBarrier) -> None:
-        if not barrier.options.needs_alignment:
-            raise LocalProtocolError(
-                f"a gate that aligns barriers got a barrier with alignment {barrier.options.alignment.name}"
-            )
-
-    def _counted(
-        self, channel: int, barrier: CheckpointBarrier | None, metrics: AlignmentMetrics | None, now: float
-    ) -> list[Action]:
-        return [] if metrics is None else [Trigger(self._barrier, metrics)]

@@ -4,8 +4,8 @@ A task has one handler for all its input channels. The task passes each polled e
 returns actions. The handler has no access to queues and clocks. There is a handler for each checkpoint mode::
 
     BarrierAligner      aligned              no record behind a barrier is read before the checkpoint
-    AlternatingAligner  unaligned, or        the barrier overtakes data, and this data
-                        after a timeout      becomes part of the checkpoint
+    AlternatingAligner  aligned, unaligned,  an unaligned barrier overtakes data, and this data
+                        or with a timeout    becomes part of the checkpoint
     BarrierTracker      at least once        records behind a barrier are read early, so some are read twice
 """
 

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from enum import StrEnum
 from typing import NamedTuple
 
-from flowcontrol import Alignment, AlternatingAligner, BarrierAligner, BarrierHandler, BarrierTracker
+from flowcontrol import Alignment, AlternatingAligner, BarrierHandler, BarrierTracker
 
 __all__ = ["BARRIER_MODES", "BarrierMode", "CheckpointMode", "CheckpointType"]
 
@@ -56,7 +56,7 @@ BARRIER_MODES = (
     BarrierMode(
         CheckpointMode.EXACTLY_ONCE,
         Alignment.ALIGNED,
-        BarrierAligner,
+        AlternatingAligner,
         CheckpointType.CHECKPOINT,
         "exactly once, aligned",
     ),

@@ -30,8 +30,6 @@ from flowcontrol import (
     Alarm,
     AlignmentEnd,
     AlignmentMetrics,
-    AlternatingAligner,
-    BarrierAligner,
     BarrierHandler,
     CancelCheckpointMarker,
     CheckpointBarrier,
@@ -152,24 +150,13 @@ class TaskCheckpoints:
         self.handler = create_barrier_handler(config, self.open_channels)
         self.bytes_processed = self.handler.bytes_processed
         if config.takes_unaligned_checkpoints:
-            self._persist_data()
+            self.persist_data()
 
-    def _persist_data(self) -> None:
+    def persist_data(self) -> None:
+        """Let the channels persist data that unaligned barriers overtake, from now on."""
         persist = self._add_input  # one object for all channels
         for channel in self.channels:
             channel.persist = persist
-
-    def let_overtake(self) -> None:
-        """Allow barriers to overtake data from now on.
-
-        A checkpoint whose alignment has begun stays aligned.
-        """
-        aligner = self.handler
-        if isinstance(aligner, BarrierAligner):
-            count_ends = self._environment.config.checkpoints_after_tasks_finish
-            self.handler = AlternatingAligner(len(self.channels), checkpoints_after_tasks_finish=count_ends)
-            self.handler.take_over(aligner)
-            self._persist_data()
 
     def handle(self, channel: InputChannel, event: Event) -> StartedSnapshot | None:
         """Pass an event to the barrier handler, and carry out the handler's actions up to a snapshot."""

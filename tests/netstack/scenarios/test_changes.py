@@ -276,7 +276,7 @@ def obeyed(job: Job) -> dict[str, object]:
             each and (type(each), dataclasses.replace(each.settings, starting_size=0)) for each in debloaters
         ],
         "selection": [each.adaptive for each in selectors if isinstance(each, RoundRobin)],
-        "handlers": [type(task.checkpoints.handler) for task in readers],
+        "persists": [each.persist is not None for task in readers for each in task.checkpoints.channels],
         "barriers": coordinator._options,
         "timeout": coordinator._config.checkpoint_timeout_s,
         "scheduler": (coordinator._scheduler._interval, coordinator._scheduler._decider.min_pause_s),
