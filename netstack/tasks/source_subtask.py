@@ -155,12 +155,12 @@ class SourceSubtask(Subtask):
         self._set_alarm()
         self._routine = agenda.current
         self._only_partition = self._plain_output()
-        while True:
-            if self.mail:
+        while not self.suspended:
+            if self._may_emit:
+                await self._emit_batch()
+            elif self.mail:
                 await self.handle_mail()
-            if self.suspended:
-                return
-            if self._working_until > agenda.now:
+            elif self._working_until > agenda.now:
                 if self._only_partition is None:
                     await agenda.sleep_until(self._working_until)
                 else:
@@ -172,18 +172,22 @@ class SourceSubtask(Subtask):
                 break
             elif not (self._legacy or self.available):
                 await self._wait(Waiting.OUTPUT)
-            elif self._index == len(self._block) and not self._read():
+            elif not self._read():
                 break
-            elif self._only_partition is not None:
-                start, self._working_until = self._index, agenda.now
-                stop = min(start + BATCH_RECORDS, len(self._block))
-                self._index = self._only_partition.write(self._block, self._channels[0], start, stop)
-                if self._only_partition.blocked:
-                    await self._complete_record(self._only_partition)
-                self._working_until += (self._index - start) * self._record_cost + self.selection_s()
-            else:
-                await self._emit_batch()
-        await self._end_data()
+        if not self.suspended:
+            await self._end_data()
+
+    @property
+    def _may_emit(self) -> bool:
+        """Whether the next records of the block may be emitted now."""
+        return (
+            self._index < len(self._block)
+            and not self.mail
+            and self._working_until <= self.agenda.now
+            and self._holds_for is None
+            and self._drained_for is None
+            and (self._legacy or self.available)
+        )
 
     async def _end_data(self) -> None:
         """Send the end of data after the last record, and end."""
@@ -266,20 +270,15 @@ class SourceSubtask(Subtask):
             return  # cancelled
         count = min(BATCH_RECORDS, len(self._block) - self._index)
         if (
-            partition is None
-            or self.mail
-            or not count
-            or self._working_until > agenda.now
-            or self._holds_for is not None
-            or self._drained_for is not None
-            or not partition.pool.available
-            or not partition.write_more_in_turns(self._block.stride, count)
+            partition is not None
+            and self._may_emit
+            and partition.write_more_in_turns(self._block.stride, count)
         ):
+            self._index += count
+            self._working_until = agenda.now + count * self._record_cost
+            agenda.at_increasing(self._working_until, self._emit_next)
+        else:
             agenda.step(self._routine)
-            return
-        self._index += count
-        self._working_until = agenda.now + count * self._record_cost
-        agenda.at_increasing(self._working_until, self._emit_next)
 
     async def _emit_batch(self) -> None:
         agenda = self.agenda
