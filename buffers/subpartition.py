@@ -229,7 +229,7 @@ class PipelinedSubpartition(SubpartitionView):
         if lone_unread and not self.blocked:
             self._notify()
 
-    def poll(self) -> Polled[BufferSlice | EventBuffer] | None:
+    def poll(self) -> Polled | None:
         """Remove and return the next item; None if there is none or the queue is blocked.
 
         Raises:

@@ -19,7 +19,7 @@ CreditBasedSequenceNumberingViewReader and PartitionRequestQueue.
 from __future__ import annotations
 
 from collections import deque
-from typing import Generic, Protocol, TypeVar
+from typing import Protocol
 
 from .credit import CreditLedger
 from .errors import LocalProtocolError, RemoteProtocolError
@@ -64,11 +64,7 @@ class SendBuffer(Protocol):
         ...
 
 
-SendBufferT = TypeVar("SendBufferT", bound=SendBuffer, covariant=True)
-"""The type of the buffers of a subpartition."""
-
-
-class Polled(Generic[SendBufferT]):
+class Polled:
     """One item taken from a subpartition.
 
     `backlog`: number of data buffers left. `more_available`: whether another item can be polled at once;
@@ -81,7 +77,7 @@ class Polled(Generic[SendBufferT]):
 
     def __init__(
         self,
-        buffer: SendBufferT,
+        buffer: SendBuffer,
         backlog: int,
         more_available: bool,
         next_is_event: bool,
@@ -105,7 +101,7 @@ class SubpartitionView(Protocol):
     index: int
     blocked: bool
 
-    def poll(self) -> Polled[SendBuffer] | None:
+    def poll(self) -> Polled | None:
         """Remove and return the next item, or None."""
         ...
 
@@ -226,7 +222,7 @@ class SendQueue:
                 return self._respond(sender, polled), polled.buffer
         return None
 
-    def _respond(self, sender: ChannelSender, polled: Polled[SendBuffer]) -> BufferResponse:
+    def _respond(self, sender: ChannelSender, polled: Polled) -> BufferResponse:
         buffer = polled.buffer
         if not buffer.is_event:
             sender.credit.spend()

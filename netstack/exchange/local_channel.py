@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING
 
-from buffers import Content, EventBuffer, PipelinedSubpartition, RecoveredBuffer, content_of
+from buffers import BufferSlice, Content, EventBuffer, PipelinedSubpartition, RecoveredBuffer, content_of
 from flowcontrol import LocalProtocolError
 
 from .channel import InputChannel, Item, barrier_in
@@ -66,6 +66,7 @@ class LocalInputChannel(InputChannel):
             if arrived is not None:
                 self.barrier.arrive(arrived.checkpoint_id, None)
             return buffer, polled.more_available or bool(recovered)
+        assert isinstance(buffer, BufferSlice)
         barrier = self._barrier
         if barrier is not None and barrier.persisting is not None and self.persist is not None:
             self.persist(barrier.persisting, self, content_of(buffer.payload))

@@ -55,7 +55,7 @@ class Player:
     def play(self, step: dict[str, Any]) -> None:
         before = self.notifications
         expected = dict(step.get("expect", {}))
-        polled: Polled[Any] | None = None
+        polled: Polled | None = None
         if expected.get("error") == "illegal_state":
             with pytest.raises(RuntimeError, match="unfinished buffer"):
                 self.subpartition.poll()
@@ -114,7 +114,7 @@ class Player:
             drained += not polled.buffer.is_event
         assert drained == backlog > 0
 
-    def check(self, expected: dict[str, Any], polled: Polled[Any] | None, before: int) -> None:
+    def check(self, expected: dict[str, Any], polled: Polled | None, before: int) -> None:
         subpartition = self.subpartition
         if "result" in expected:
             assert polled is None

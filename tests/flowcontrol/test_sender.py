@@ -70,7 +70,7 @@ class FakeView:
     def acknowledge_all_records(self) -> None:
         self.acknowledged = True
 
-    def poll(self) -> Polled[FakeBuffer] | None:
+    def poll(self) -> Polled | None:
         if self.blocked or not self.queue:
             return None
         data_type = self.queue.popleft()
