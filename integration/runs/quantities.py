@@ -6,7 +6,8 @@ loop over a table::
     for quantity in in_view(VERTEX, VERTICES):
         cells.append(quantity.unit.text(quantity.of(vertex)))
 
-So a new figure needs a field where it is measured (`netstack.results.result`) and an entry here.
+So a new figure needs an entry here, and a field where it is measured: of a vertex or a checkpoint in
+`netstack.results.result`, of the job in a window in `Measures` or `WindowFigures` (`window_figures.py`).
 """
 
 from __future__ import annotations
