@@ -93,14 +93,6 @@ def test_the_costs_of_the_page_are_what_the_example_prints(capsys: pytest.Captur
     assert printed in section("What it costs", DOCS / "CHECKPOINTS.md")
 
 
-def test_the_trace_of_a_barrier_that_overtakes_is_what_the_example_prints(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    example("back_pressure").main(["--trace"])
-    (trace,) = re.findall(r"```text\n(.*?)```", section("Under back-pressure"), re.DOTALL)
-    assert trace in capsys.readouterr().out
-
-
 def test_a_barrier_overtakes_what_is_queued_at_the_sender() -> None:
     trace, checkpoint = example("back_pressure").run("unaligned")
     overtaken = [event for event in trace if " overtakes " in event.text]
