@@ -15,7 +15,7 @@ The rules are those of Flink's RemoteInputChannel.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import chain
+from itertools import islice
 from typing import Final
 
 from flowcontrol import ChannelBarrier, DataType
@@ -57,18 +57,18 @@ Queued = ReceivedBuffer | RecoveredBuffer | EventBuffer
 class ChannelQueue:
     """Items of one channel in the order in which they are polled.
 
-    Invariant: the priority part holds events only.
+    Invariant: the first `_in_front` items are the priority part, all of them events.
     """
 
-    __slots__ = ("_items", "_priority")
+    __slots__ = ("_in_front", "_items")
 
     def __init__(self) -> None:
         self._items: list[Queued] = []  # a deque takes 760 bytes even if empty
-        self._priority: tuple[EventBuffer, ...] = ()  # rarely more than one
+        self._in_front = 0
 
     def __len__(self) -> int:
         """Number of queued buffers and events."""
-        return len(self._items) + len(self._priority)
+        return len(self._items)
 
     def add(self, item: Queued) -> None:
         """Append data, or an event that is not a barrier."""
@@ -77,34 +77,35 @@ class ChannelQueue:
     @property
     def queued_bytes(self) -> int:
         """Bytes of all queued items."""
-        if not self._items and not self._priority:
+        if not self._items:
             return 0  # fast path: most queues are empty
-        return sum([item.size for item in chain(self._priority, self._items)])
+        return sum([item.size for item in self._items])
 
     @property
     def queued_events(self) -> list[EventBuffer]:
         """Queued events, in the order in which they are polled."""
-        return [item for item in chain(self._priority, self._items) if isinstance(item, EventBuffer)]
+        return [item for item in self._items if isinstance(item, EventBuffer)]
 
     @property
     def has_priority(self) -> bool:
         """Whether the next item belongs to the priority part."""
-        return bool(self._priority)
+        return self._in_front > 0
 
     def add_priority(self, event: EventBuffer) -> bool:
         """Append `event` to the priority part; returns whether it is the only event there."""
-        self._priority = (*self._priority, event)
-        return len(self._priority) == 1
+        self._items.insert(self._in_front, event)
+        self._in_front += 1
+        return self._in_front == 1
 
     @property
     def last(self) -> Queued | None:
         """The last item after the priority part, or None."""
-        return self._items[-1] if self._items else None
+        return self._items[-1] if len(self._items) > self._in_front else None
 
     def in_flight(self, barrier: ChannelBarrier[Queued]) -> list[ReceivedBuffer | RecoveredBuffer]:
         """Return the queued data in front of the barrier; all queued data if the barrier has not arrived."""
         data: list[ReceivedBuffer | RecoveredBuffer] = []
-        for item in self._items:
+        for item in islice(self._items, self._in_front, None):
             if not isinstance(item, EventBuffer):
                 data.append(item)
             if item is barrier.last_before:
@@ -125,9 +126,11 @@ class ChannelQueue:
         place = self._items.index(event)
         del self._items[place]
         if barrier.last_before is event:
-            barrier.last_before = self._items[place - 1] if place else None
-        others = [other for other in self._priority if other is not announcement]
-        self._priority = (*others, event.with_priority())
+            barrier.last_before = self._items[place - 1] if place > self._in_front else None
+        if announcement in self._items:
+            self._items.remove(announcement)
+            self._in_front -= 1
+        self.add_priority(event.with_priority())
         return True
 
     def poll(self) -> tuple[Queued, bool]:
@@ -136,15 +139,13 @@ class ChannelQueue:
         Raises:
             IndexError: if the queue is empty.
         """
-        items = self._items
-        if self._priority:
-            event, *later = self._priority
-            self._priority = tuple(later)
-            return event, bool(later or items)
-        return items.pop(0), bool(items)
+        item = self._items.pop(0)
+        if self._in_front:
+            self._in_front -= 1
+        return item, bool(self._items)
 
     def clear(self) -> None:
         """Release all queued items."""
-        self._priority = ()  # events hold no memory
+        self._in_front = 0
         while self._items:
             self._items.pop(0).release()
