@@ -156,8 +156,16 @@ class SourceSubtask(Subtask):
         self._routine = agenda.current
         self._only_partition = self._plain_output()
         while not self.suspended:
-            if self._may_emit:
-                await self._emit_batch()
+            if self._is_free and (self._legacy or self.available):
+                if self._only_partition is None:
+                    await self._emit_batch()
+                    continue
+                start, self._working_until = self._index, agenda.now
+                stop = min(start + BATCH_RECORDS, len(self._block))
+                self._index = self._only_partition.write(self._block, self._channels[0], start, stop)
+                if self._only_partition.blocked:
+                    await self._complete_record(self._only_partition)
+                self._working_until += (self._index - start) * self._record_cost + self.selection_s()
             elif self.mail:
                 await self.handle_mail()
             elif self._working_until > agenda.now:
@@ -178,15 +186,14 @@ class SourceSubtask(Subtask):
             await self._end_data()
 
     @property
-    def _may_emit(self) -> bool:
-        """Whether the next records of the block may be emitted now."""
+    def _is_free(self) -> bool:
+        """Whether the subtask may emit the next records of the block once its outputs are available."""
         return (
             self._index < len(self._block)
             and not self.mail
             and self._working_until <= self.agenda.now
             and self._holds_for is None
             and self._drained_for is None
-            and (self._legacy or self.available)
         )
 
     async def _end_data(self) -> None:
@@ -271,7 +278,8 @@ class SourceSubtask(Subtask):
         count = min(BATCH_RECORDS, len(self._block) - self._index)
         if (
             partition is not None
-            and self._may_emit
+            and self._is_free
+            and partition.pool.available
             and partition.write_more_in_turns(self._block.stride, count)
         ):
             self._index += count
