@@ -151,7 +151,8 @@ def say_assumptions(notes: Sequence[str]) -> None:
 
 def with_option_names(imported: Imported) -> Imported:
     """Return an import whose notes have option names in place of parameter names."""
-    return dataclasses.replace(imported, notes=list(map(naming_options, imported.notes)))
+    notes, unsteady = (list(map(naming_options, lines)) for lines in (imported.notes, imported.unsteady))
+    return dataclasses.replace(imported, notes=notes, unsteady=unsteady)
 
 
 def write_recording(recorder: Recorder, imported: Imported, recording: Path | None) -> None:

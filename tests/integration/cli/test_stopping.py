@@ -85,7 +85,7 @@ from integration.__main__ import main
 print(*sorted(set(sys.modules) - before))
 """
     needed = {"__future__", "atexit", "_thread", "collections.abc", "signal", "time", "types"}
-    ours = {"integration", "integration.__main__", "integration.base.stopping"}
+    ours = {"integration", "integration.__main__", "integration.base", "integration.base.stopping"}
     assert set(run_script(script).stdout.decode().split()) <= ours | needed
 
 
@@ -130,7 +130,7 @@ def test_the_end_of_a_comparison_is_the_end_of_its_processes(scenario: Path, tmp
 
 IN_A_RUN = """
 import os, signal, sys
-from integration import stopping
+from integration.base import stopping
 from integration.show.terminal import progress
 {before}
 def report(done):

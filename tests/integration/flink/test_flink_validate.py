@@ -135,7 +135,7 @@ class TestCommands:
         assert main(["import-flink", "http://127.0.0.1:1", *options]) == 2
         told = capsys.readouterr()
         assert told.out == ""
-        assert told.err.startswith(message)
+        assert told.err.startswith(f"netstack import-flink: {message}")
         assert told.err.count("\n") == 1
 
     @pytest.mark.parametrize("command", [["import-flink"], ["validate", "--from-flink"]])
