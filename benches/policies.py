@@ -40,7 +40,7 @@ DEFAULT = "flink"
 BAND = 2.0
 
 
-class Figures(msgspec.Struct, frozen=True):
+class RunFigures(msgspec.Struct, frozen=True):
     """The figures of one run."""
 
     end_to_end_ms: float
@@ -50,14 +50,14 @@ class Figures(msgspec.Struct, frozen=True):
     adaptation_s: float | None
 
 
-def run(case: int, policy: str, seed: int) -> Figures:
+def run(case: int, policy: str, seed: int) -> RunFigures:
     """Run one scenario with one policy and one seed."""
     chosen = CASES[case]
     config = dataclasses.replace(chosen.scenario.config, debloat_policy=policy)
     return figures_of(emulate(dataclasses.replace(chosen.scenario, config=config), seed=seed), chosen)
 
 
-def figures_of(result: Result, case: Case) -> Figures:
+def figures_of(result: Result, case: Case) -> RunFigures:
     """Return the figures of a run."""
     done = durations(result)
     counted = [duration for at, duration in done if at >= case.scenario.warmup_s]
@@ -66,7 +66,7 @@ def figures_of(result: Result, case: Case) -> Figures:
     first = next(place for place, at in enumerate(series.t) if at >= case.scenario.warmup_s)
     target_ms = case.scenario.config.debloat_target_s * 1000
     adaptations = [adaptation(done, window, target_ms) for window in case.changes]
-    return Figures(
+    return RunFigures(
         end_to_end_ms=median(counted),
         delay_ms=record_delay_ms(result, case),
         worst_ms=max(counted),
@@ -109,7 +109,7 @@ def scenarios(cases: list[Case]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def table(title: str, all_runs: list[tuple[Case, dict[str, list[Figures]]]]) -> str:
+def table(title: str, all_runs: list[tuple[Case, dict[str, list[RunFigures]]]]) -> str:
     """Return the table of one measure, with a column for each policy.
 
     It has a row for each scenario that has this measure.
@@ -122,19 +122,19 @@ def table(title: str, all_runs: list[tuple[Case, dict[str, list[Figures]]]]) -> 
     return "\n".join(lines) + "\n"
 
 
-def end_to_end(found: list[Figures], _base: list[Figures]) -> str:
+def end_to_end(found: list[RunFigures], _base: list[RunFigures]) -> str:
     """Return the median, the minimum and the maximum over the seeds, as a cell."""
     ends = [one.end_to_end_ms for one in found]
     return f"{median(ends):.0f} ({min(ends):.0f}-{max(ends):.0f})"
 
 
-def adapts_in(found: list[Figures], _base: list[Figures]) -> str:
+def adapts_in(found: list[RunFigures], _base: list[RunFigures]) -> str:
     """Return the seconds to adapt as a cell, empty if the load does not change."""
     adapted = [one.adaptation_s for one in found if one.adaptation_s is not None]
     return f"{median(adapted):.1f}" if adapted else ""
 
 
-MEASURES: dict[str, Callable[[list[Figures], list[Figures]], str]] = {
+MEASURES: dict[str, Callable[[list[RunFigures], list[RunFigures]], str]] = {
     "End to end, ms": end_to_end,
     "Longest checkpoint, ms": lambda found, _: f"{max(one.worst_ms for one in found):.0f}",
     "Record delay, ms": lambda found, _: f"{median(one.delay_ms for one in found):.0f}",
@@ -144,7 +144,7 @@ MEASURES: dict[str, Callable[[list[Figures], list[Figures]], str]] = {
 """Function that returns a cell of a table, by the title of the table."""
 
 
-def summary(all_runs: list[tuple[Case, dict[str, list[Figures]]]]) -> str:
+def summary(all_runs: list[tuple[Case, dict[str, list[RunFigures]]]]) -> str:
     """Return a table of the checkpoint times of each policy relative to the target.
 
     It also counts the scenarios in which the policy is not worse than the default.
@@ -172,12 +172,12 @@ def target(case: Case) -> float:
     return case.scenario.config.debloat_target_s * 1000
 
 
-def rate(found: list[Figures]) -> float:
+def rate(found: list[RunFigures]) -> float:
     """Return the median over the seeds of the records per second."""
     return median(one.records_per_s for one in found)
 
 
-def not_worse(own: list[Figures], base: list[Figures]) -> bool:
+def not_worse(own: list[RunFigures], base: list[RunFigures]) -> bool:
     """Return whether a policy is at most slightly worse than the default, by medians over the seeds.
 
     Allowed are 2 % + 3 ms for times, 0.3 s for the time to adapt, and 0.5 % for the throughput.

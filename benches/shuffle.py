@@ -45,7 +45,7 @@ Times = dict[str, float]
 """Seconds by the name of the way to move the rows."""
 
 
-class Figures(msgspec.Struct):
+class ShuffleFigures(msgspec.Struct):
     """Measurements of one process: seconds, and peak memory of the shuffle's Python workers in bytes."""
 
     times: Times
@@ -143,7 +143,7 @@ def partition_by(frame: DataFrame, partitions: int) -> float:
     return perf_counter() - start
 
 
-def measure(data: str, cores: int, limit: str, *, alone: bool = False) -> Figures:
+def measure(data: str, cores: int, limit: str, *, alone: bool = False) -> ShuffleFigures:
     """Measure all ways alternately in this process; `alone`: only the shuffle and `repartition`."""
     spark = spark_session(f"local[{cores}]", LIMITS[limit])
     frame, small = DATA[data](spark, cores), DATA[data](spark, cores, RDD_SHARE)
@@ -161,10 +161,10 @@ def measure(data: str, cores: int, limit: str, *, alone: bool = False) -> Figure
     rounds = [{way: settled(spark, run) for way, run in ways.items()} for _ in range(1 + ROUNDS)][1:]
     times = {way: median(times[way] for times in rounds) for way in ways}
     rows = shuffle_statistics(shuffled).select("worker_memory_bytes").collect()
-    return Figures(times, [row[0] for row in rows[-cores:]])
+    return ShuffleFigures(times, [row[0] for row in rows[-cores:]])
 
 
-def measure_many() -> Figures:
+def measure_many() -> ShuffleFigures:
     """Measure a shuffle of 2 GB of rows to more partitions than slots, with the default of ``max_memory``."""
     spark = spark_session(f"local[{SLOTS}]")
     frame = large(spark, SLOTS)
@@ -176,20 +176,20 @@ def measure_many() -> Figures:
         REPARTITION: seconds(repartitioned),
     }
     rows = shuffle_statistics(shuffled).select("worker_memory_bytes").collect()
-    return Figures(times, [row[0] for row in rows])
+    return ShuffleFigures(times, [row[0] for row in rows])
 
 
-def in_a_process(data: str, cores: int, limit: str = "as set", *, alone: bool = False) -> Figures:
+def in_a_process(data: str, cores: int, limit: str = "as set", *, alone: bool = False) -> ShuffleFigures:
     """Run `measure` in another process, whose master has `cores` cores."""
     return run_apart([data, str(cores), limit, "alone" if alone else "all"])
 
 
-def run_apart(arguments: list[str]) -> Figures:
+def run_apart(arguments: list[str]) -> ShuffleFigures:
     """Run this module in another process, and return the figures that it has measured."""
     command = [sys.executable, "-m", "benches.shuffle", *arguments]
     environment = {**os.environ, "PYTHONWARNINGS": "ignore"}
     output = subprocess.run(command, stdout=subprocess.PIPE, env=environment, check=True).stdout
-    return msgspec.json.decode(output.splitlines()[-1], type=Figures)
+    return msgspec.json.decode(output.splitlines()[-1], type=ShuffleFigures)
 
 
 def comparison() -> None:

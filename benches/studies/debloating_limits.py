@@ -239,7 +239,7 @@ Settings = dict[str, object]
 KIB = 1024
 
 
-class Figures(msgspec.Struct, frozen=True):
+class LimitFigures(msgspec.Struct, frozen=True):
     """Figures of one run, or medians over several runs, measured after the warm-up. Times are in ms."""
 
     end_to_end_ms: float
@@ -264,7 +264,7 @@ class Asked(NamedTuple):
     seed: int = 1
 
 
-def figures_of(result: Result) -> Figures:
+def figures_of(result: Result) -> LimitFigures:
     """Return the figures of a run.
 
     Raises:
@@ -280,7 +280,7 @@ def figures_of(result: Result) -> Figures:
         for one in result.checkpoints
         if one.duration_ms is not None and one.t >= scenario.warmup_s
     ]
-    return Figures(
+    return LimitFigures(
         end_to_end_ms=common.end_to_end_ms,
         worst_ms=common.worst_ms,
         delay_ms=common.delay_ms,
@@ -378,21 +378,21 @@ MECHANISMS: Mapping[str, Mechanism] = {
 }
 
 
-def run(asked: Asked) -> Figures:
+def run(asked: Asked) -> LimitFigures:
     """Run a scenario, and return its figures."""
     return figures_of(MECHANISMS[asked.mechanism](asked.scenario, asked.seed))
 
 
-def run_all(pool: Executor, asked: Iterable[Asked]) -> Iterator[Figures]:
+def run_all(pool: Executor, asked: Iterable[Asked]) -> Iterator[LimitFigures]:
     """Run all scenarios in the processes of `pool`, and return their figures in order."""
     return pool.map(run, asked)
 
 
-def medians(found: Iterable[Figures]) -> Figures:
+def medians(found: Iterable[LimitFigures]) -> LimitFigures:
     """Return the medians over the seeds, and the longest checkpoint of all seeds."""
     runs = list(found)
-    fields = {name: median(getattr(one, name) for one in runs) for name in Figures.__struct_fields__}
-    return Figures(**{**fields, "worst_ms": max(one.worst_ms for one in runs)})
+    fields = {name: median(getattr(one, name) for one in runs) for name in LimitFigures.__struct_fields__}
+    return LimitFigures(**{**fields, "worst_ms": max(one.worst_ms for one in runs)})
 
 
 def table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
@@ -443,7 +443,7 @@ def saturated(
     )
 
 
-def bytes_per_s(figures: Figures, parallelism: int, record_bytes: int) -> float:
+def bytes_per_s(figures: LimitFigures, parallelism: int, record_bytes: int) -> float:
     """Return the bytes per second that a consumer has read."""
     return figures.records_per_s * (record_bytes + HEADER_BYTES) / parallelism
 
@@ -624,7 +624,7 @@ def buffer_numbers(pool: Executor) -> str:
     return table(head, rows)
 
 
-def _short(one: Figures, best: float) -> tuple[str, str]:
+def _short(one: LimitFigures, best: float) -> tuple[str, str]:
     return f"{one.end_to_end_ms:,.0f}", f"{one.records_per_s / best:.1%}"
 
 
@@ -662,7 +662,7 @@ def overtaking(pool: Executor) -> str:
     return table(head, rows)
 
 
-def _cost(one: Figures) -> list[str]:
+def _cost(one: LimitFigures) -> list[str]:
     return [f"{one.end_to_end_ms:,.0f}", f"{one.stored_bytes / KIB:,.0f}", f"{one.delay_ms:,.0f}"]
 
 
@@ -687,7 +687,7 @@ def compared(pool: Executor) -> str:
     return "\n".join([table(("job", "description", "target, ms"), jobs), *_by_measure(by_job)])
 
 
-def _by_measure(by_job: dict[str, dict[str, Figures]]) -> Iterator[str]:
+def _by_measure(by_job: dict[str, dict[str, LimitFigures]]) -> Iterator[str]:
     for title, cell in MEASURES.items():
         rows = [
             [name, *(cell(found[name], found["debloating off"]) for found in by_job.values())]
@@ -696,7 +696,7 @@ def _by_measure(by_job: dict[str, dict[str, Figures]]) -> Iterator[str]:
         yield f"**{title}**\n\n{table(('mechanism', *by_job), rows)}"
 
 
-MEASURES: dict[str, Callable[[Figures, Figures], str]] = {
+MEASURES: dict[str, Callable[[LimitFigures, LimitFigures], str]] = {
     "End to end, ms": lambda one, _: f"{one.end_to_end_ms:,.0f}",
     "Longest checkpoint, ms": lambda one, _: f"{one.worst_ms:,.0f}",
     "Record delay, ms": lambda one, _: f"{one.delay_ms:,.0f}",

@@ -182,7 +182,7 @@ class Trial(NamedTuple):
     seed: int
 
 
-class Figures(NamedTuple):
+class SearchFigures(NamedTuple):
     """The figures of a trial after its warm-up."""
 
     end_to_end_ms: float
@@ -199,7 +199,7 @@ def scenario_of(name: str) -> Scenario:
     return named[0] if named else load_scenario(name)
 
 
-def run(trial: Trial) -> Figures:
+def run(trial: Trial) -> SearchFigures:
     """Emulate a trial."""
     scenario = scenario_of(trial.scenario)
     config = replace(scenario.config, debloat_policy=f"{RulePolicy.__module__}:{trial.rule.name}")
@@ -208,9 +208,9 @@ def run(trial: Trial) -> Figures:
     times = [one.duration_ms for one in result.checkpoints if one.t >= scenario.warmup_s and one.duration_ms]
     measures = measure(result)
     if not times or measures.record_delay_ms is None or measures.throughput_per_s is None:
-        return Figures(math.inf, math.inf, math.inf, 0.0, math.inf)  # worse than any other rule
+        return SearchFigures(math.inf, math.inf, math.inf, 0.0, math.inf)  # worse than any other rule
     announcements = RulePolicy.announced / result.emulated_seconds
-    return Figures(
+    return SearchFigures(
         end_to_end_ms=median(times),
         worst_ms=max(times),
         delay_ms=measures.record_delay_ms,
@@ -243,13 +243,13 @@ class Summary(NamedTuple):
         return self != other and all(a <= b for a, b in zip(self[:4], other[:4], strict=True))
 
 
-def middle(runs: Sequence[Figures]) -> Figures:
+def middle(runs: Sequence[SearchFigures]) -> SearchFigures:
     """Return the medians over the seeds, and the longest checkpoint of all seeds."""
     values = [median(column) for column in zip(*runs, strict=True)]
-    return Figures(*values)._replace(worst_ms=max(one.worst_ms for one in runs))
+    return SearchFigures(*values)._replace(worst_ms=max(one.worst_ms for one in runs))
 
 
-def ratios(mine: Figures, flink: Figures) -> tuple[list[float], bool]:
+def ratios(mine: SearchFigures, flink: SearchFigures) -> tuple[list[float], bool]:
     """Return the ratios of times, announcements and throughput, and whether any of them counts as worse."""
     times = [
         (mine.end_to_end_ms, flink.end_to_end_ms),
@@ -275,7 +275,7 @@ def summaries(
     trials = [Trial(name, rule, seed) for rule in rules for name in scenarios for seed in seeds]
     found = dict(zip(trials, pool.map(run, trials), strict=True))
 
-    def over_seeds(scenario: str, rule: Rule) -> Figures:
+    def over_seeds(scenario: str, rule: Rule) -> SearchFigures:
         return middle([found[Trial(scenario, rule, seed)] for seed in seeds])
 
     made = {}

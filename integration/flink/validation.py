@@ -12,7 +12,7 @@ from netstack import CheckpointResult, Result, scenario_document
 from ..base.errors import FlinkRestError
 from ..base.optional_figures import known
 from ..runs.quantities import COMPARED
-from ..runs.reference_comparison import Comparison, Row, Spread, compare, without_proof
+from ..runs.reference_comparison import ComparedFigure, Comparison, Spread, compare, without_proof
 from .importing import Imported
 from .read.measurements import reference_of
 
@@ -62,7 +62,7 @@ def validate(imported: Imported, results: Sequence[Result]) -> Validation:
     )
 
 
-def _with_range(row: Row, checkpoints: Sequence[CheckpointResult]) -> Row:
+def _with_range(row: ComparedFigure, checkpoints: Sequence[CheckpointResult]) -> ComparedFigure:
     """Return a row with the range of its time over the job's checkpoints, for information only."""
     values = known(_of_checkpoint(row, checkpoint) for checkpoint in checkpoints)
     if not values:
@@ -72,7 +72,7 @@ def _with_range(row: Row, checkpoints: Sequence[CheckpointResult]) -> Row:
     return msgspec.structs.replace(row, flink=Spread(median, least, most))
 
 
-def _of_checkpoint(row: Row, checkpoint: CheckpointResult) -> float | None:
+def _of_checkpoint(row: ComparedFigure, checkpoint: CheckpointResult) -> float | None:
     """Return the value of a row for one checkpoint. None: it is not a checkpoint time, or not reported."""
     of_checkpoint = COMPARED[row.quantity].of_checkpoint
     vertices = {vertex.name: vertex for vertex in checkpoint.vertices}

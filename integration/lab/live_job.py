@@ -44,7 +44,7 @@ from .messages import (
     History,
     Incident,
     PendingRow,
-    Row,
+    SampleRow,
     Shares,
     Side,
     figures_of,
@@ -77,13 +77,13 @@ class LiveJob:
     def __init__(self, side: Side, scenario: Scenario, tables: TableStores | None = None) -> None:
         self.side: Side = side
         self.now = 0.0
-        self.rows: list[Row] = []
+        self.rows: list[SampleRow] = []
         self.checkpoints: list[CheckpointRow] = []
         self.incidents: list[Incident] = []
         self.over = False
         self._agenda = Agenda()
         self._job = Job(scenario, self._agenda, progress=self._sampled, trace=self._traced, tables=tables)
-        self._figures = Figures(self._job)
+        self._figures = LiveFigures(self._job)
         self._viewed: tuple[object, object] = None, None
         self._views: list[EdgeView] = []
         self._closed = False
@@ -283,7 +283,7 @@ class LiveJob:
             self._agenda.clear()  # tasks that have not started
 
 
-class Figures:
+class LiveFigures:
     """Figures of a job's subtasks, as differences between two calls."""
 
     def __init__(self, job: Job) -> None:
@@ -308,7 +308,7 @@ class Figures:
         pairs = zip(times, before or [(0.0, 0.0, 0.0)] * len(times), strict=True)
         return self._by_vertex([_shares(now, then) for now, then in pairs])
 
-    def row(self, side: Side, now: float, in_flight_bytes: Sequence[float]) -> Row | None:
+    def row(self, side: Side, now: float, in_flight_bytes: Sequence[float]) -> SampleRow | None:
         """Return a row of the time series; None for the first sample of an attempt."""
         attempt, samples = self._job.attempt, self._job.latest
         before = self._row_before if attempt is self._row_attempt and self._row_before else []
@@ -331,7 +331,7 @@ class Figures:
         backlogs = self._job.backlogs
         waiting = [backlogs.get(number) for number in range(len(rates))]
         in_flight = list(in_flight_bytes)
-        return Row(side, now, busy, idle, backpressured, rates, sizes, times, waiting, in_flight)
+        return SampleRow(side, now, busy, idle, backpressured, rates, sizes, times, waiting, in_flight)
 
     def _by_vertex(self, values: Sequence[Shares]) -> list[list[Shares]]:
         ends = zip(self._ends, self._parallelisms, strict=True)

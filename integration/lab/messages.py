@@ -1,9 +1,9 @@
 """Messages between the lab and its page: JSON texts over one websocket.
 
-The page gets a `Hello` first. Then it gets a `Frame` of each side up to twenty times a second, a `Row` of the
-time series each emulated second, and a `CheckpointRow` whenever a checkpoint has ended. There is one side,
-"a", until the user forks the run. From then on "a" continues unchanged, and later changes apply to side "b".
-After a step back, a fork or a new job the page gets a `Hello` again, with the history of each side.
+The page gets a `Hello` first. Then it gets a `Frame` of each side up to twenty times a second, a `SampleRow`
+of the time series each emulated second, and a `CheckpointRow` whenever a checkpoint has ended. There is one
+side, "a", until the user forks the run. From then on "a" continues unchanged, and later changes apply to side
+"b". After a step back, a fork or a new job the page gets a `Hello` again, with the history of each side.
 
 With a running Flink beside the lab, the page gets a `Reading` while the job is read. After the `Hello`, it
 gets a `FlinkFrame` each second.
@@ -39,12 +39,12 @@ MOST_CHANNELS = 4096
 
 Side = Literal["a", "b"]
 
-Figures = dict[str, float | None]
+FigureValues = dict[str, float | None]
 """Figures by the name of their quantity (`quantities.py`), in its unit."""
 
 
 class Column(msgspec.Struct, frozen=True):
-    """A figure in a table of the page: its name in `Figures`, the head of its column, and its unit."""
+    """A figure in a table of the page: its name in `FigureValues`, the head of its column, and its unit."""
 
     name: str
     head: str
@@ -56,7 +56,7 @@ def columns_of(table: Sequence[Quantity[Any]], view: View) -> list[Column]:
     return [Column(each.name, each.head(view), each.unit.name) for each in in_view(table, view)]
 
 
-def figures_of(table: Sequence[Quantity[Any]], views: Iterable[View], subject: Any) -> Figures:
+def figures_of(table: Sequence[Quantity[Any]], views: Iterable[View], subject: Any) -> FigureValues:
     """Return the figures of a subject that some views show."""
     shown = {each.name for view in views for each in in_view(table, view)}
     return {each.name: each.of(subject) for each in table if each.name in shown}
@@ -123,7 +123,7 @@ class Control(msgspec.Struct, frozen=True):
     why_not: str | None = None
 
 
-class Row(msgspec.Struct, frozen=True, tag="row"):
+class SampleRow(msgspec.Struct, frozen=True, tag="row"):
     """Figures of one emulated second, by index of the vertex: shares from 0 to 1, and rates."""
 
     side: Side
@@ -154,7 +154,7 @@ class CheckpointRow(msgspec.Struct, frozen=True, tag="checkpoint"):
     t: float
     status: str
     kind: str
-    figures: Figures
+    figures: FigureValues
     failure: str | None = None
 
 
@@ -225,7 +225,7 @@ class History(msgspec.Struct, frozen=True):
 
     side: Side
     t: float
-    rows: list[Row]
+    rows: list[SampleRow]
     checkpoints: list[CheckpointRow]
     incidents: list[Incident]
     controls: list[Control]
@@ -268,8 +268,8 @@ class FlinkJobShape(msgspec.Struct, frozen=True):
 class JobFigures(msgspec.Struct, frozen=True, kw_only=True):
     """Figures of a job over a window: of its vertices, in the order of `Hello`, and of its checkpoints."""
 
-    vertices: list[Figures]
-    checkpoints: Figures
+    vertices: list[FigureValues]
+    checkpoints: FigureValues
     over_s: float | None = None
     """Length of the window; null: the time watched while reading."""
 
@@ -278,7 +278,7 @@ class FlinkCheckpoint(msgspec.Struct, frozen=True):
     """A recent checkpoint of the job in Flink."""
 
     id: int
-    figures: Figures
+    figures: FigureValues
 
 
 class Predicted(msgspec.Struct, frozen=True):
@@ -427,7 +427,7 @@ class ReadAgain(msgspec.Struct, frozen=True, tag="read_again"):
 Request = Pace | Pause | Step | Back | Change | Kill | Cut | StopFor | TakeCheckpoint | Fork | Join | Copy
 """Requests to a lab."""
 
-Answer = Hello | Frame | Row | CheckpointRow | Incident | Copied | Refused | Reading | FlinkFrame
+Answer = Hello | Frame | SampleRow | CheckpointRow | Incident | Copied | Refused | Reading | FlinkFrame
 
 _DECODER: msgspec.json.Decoder[Request | ReadAgain] = msgspec.json.Decoder(Request | ReadAgain)
 

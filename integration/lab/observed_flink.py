@@ -34,7 +34,7 @@ from ..runs.quantities import (
 )
 from .live_job import LiveJob
 from .messages import (
-    Figures,
+    FigureValues,
     FlinkCheckpoint,
     FlinkFrame,
     FlinkJobShape,
@@ -205,7 +205,7 @@ def job_figures(scenario: Scenario, steady: Steady, over_s: float | None) -> Job
     )
 
 
-def _figures(vertex: VertexWindow) -> Figures:
+def _figures(vertex: VertexWindow) -> FigureValues:
     """Return the figures of a vertex, with those of inputs and outputs only if it has them."""
     figures = figures_of(VERTEX, [LAB], vertex)
     return {each.name: figures[each.name] if vertex.has(each) else None for each in in_view(VERTEX, LAB)}

@@ -39,7 +39,7 @@ from ..base.optional_figures import complete, known, middle
 from .checkpoint_times import completed_within
 from .window_figures import COUNTS, Measures, figures_of, is_debloated, last_consumers, percentile
 
-Figures = NDArray[np.float64]
+FloatArray = NDArray[np.float64]
 
 SETTLED_SHARE = 0.25
 """A drain time has settled if it differs from its final value by at most this share."""
@@ -162,24 +162,24 @@ class _Flow:
         parallelism = {vertex.name: vertex.parallelism for vertex in result.steady[-1].vertices}
         series = {each.vertex: each for each in result.series}
         outputs = {name: sum(edge.source == name for edge in edges) for name in parallelism}
-        self.times: Figures = np.array(result.series[0].t, dtype=np.float64)
+        self.times: FloatArray = np.array(result.series[0].t, dtype=np.float64)
         self.producers = {
             name: sorted({edge.source for edge in edges if edge.target == name}) for name in parallelism
         }
         self.consumers_first = tuple(TopologicalSorter(self.producers).static_order())[::-1]
         self.read = {name: _summed(series[name].numRecordsIn) for name in parallelism}
-        self.sent: dict[str, Figures] = {}
+        self.sent: dict[str, FloatArray] = {}
         for edge in edges:
             # A record sent on several edges counts on each edge. A broadcast record counts once.
             copies = parallelism[edge.target] if edge.strategy.copies else 1
             curve = _summed(series[edge.source].numRecordsOut) / outputs[edge.source] * copies
             self.sent[edge.target] = self.sent.get(edge.target, 0.0) + curve
 
-    def emitted_at(self, vertex: str, times: Figures) -> Figures:
+    def emitted_at(self, vertex: str, times: FloatArray) -> FloatArray:
         """Return when a source emitted the records that a vertex reads at `times`, along the longest path."""
         read_at = {vertex: times}
         """Times at which each vertex had read the records; the earliest over its outputs."""
-        emitted: list[Figures] = []
+        emitted: list[FloatArray] = []
         for name in self.consumers_first:
             if name not in read_at:
                 continue
@@ -191,7 +191,7 @@ class _Flow:
             sent = np.minimum(at, reached(self.times, self.sent[name], read))
             for producer in self.producers[name]:
                 read_at[producer] = np.minimum(read_at.get(producer, sent), sent)
-        earliest: Figures = np.min(emitted, axis=0)
+        earliest: FloatArray = np.min(emitted, axis=0)
         return earliest
 
 
@@ -201,12 +201,12 @@ def _flow(result: Result) -> _Flow | None:
     return _Flow(result)
 
 
-def _summed(counters: Sequence[Sequence[int]]) -> Figures:
-    summed: Figures = np.sum(np.array(counters, dtype=np.float64), axis=0)
+def _summed(counters: Sequence[Sequence[int]]) -> FloatArray:
+    summed: FloatArray = np.sum(np.array(counters, dtype=np.float64), axis=0)
     return summed
 
 
-def reached(times: Figures, curve: Figures, values: Figures) -> Figures:
+def reached(times: FloatArray, curve: FloatArray, values: FloatArray) -> FloatArray:
     """Return the time at which a rising curve first reached each value; for others, the curve's last time."""
     after = np.clip(np.searchsorted(curve, values, side="left"), 1, len(curve) - 1)
     before = after - 1
@@ -214,7 +214,7 @@ def reached(times: Figures, curve: Figures, values: Figures) -> Figures:
     share = np.divide(
         values - curve[before], rise, out=np.zeros_like(values, dtype=np.float64), where=rise > 0
     )
-    reached: Figures = times[before] + np.clip(share, 0.0, 1.0) * (times[after] - times[before])
+    reached: FloatArray = times[before] + np.clip(share, 0.0, 1.0) * (times[after] - times[before])
     return reached
 
 

@@ -109,7 +109,7 @@ class Spread(msgspec.Struct, frozen=True):
     most: float
 
 
-class Row(msgspec.Struct, frozen=True, kw_only=True):
+class ComparedFigure(msgspec.Struct, frozen=True, kw_only=True):
     """One quantity, both measured in Flink and emulated."""
 
     window: str
@@ -138,7 +138,7 @@ class Comparison(msgspec.Struct, Viewed, frozen=True, kw_only=True):
 
     scenario: str
     seeds: list[int]
-    rows: list[Row]
+    rows: list[ComparedFigure]
     reference: str | msgspec.UnsetType = msgspec.UNSET
     """Name of the reference if it is an emulated result; unset for a measurement of Flink."""
 
@@ -211,7 +211,7 @@ def judge(quantity: str, flink: Spread, ours: Spread, allowed: float) -> str:
     return "Flink's range" if flink.least <= ours.median <= flink.most else "outside"
 
 
-def without_proof(row: Row) -> Row:
+def without_proof(row: ComparedFigure) -> ComparedFigure:
     """Return a row, marked `TOO_SMALL` if it is inside an allowance that proves nothing.
 
     This is an allowance of more than half of Flink's number, such as the time to read one large buffer.
@@ -221,10 +221,12 @@ def without_proof(row: Row) -> Row:
     return row
 
 
-def _row(subject: Subject, vertex: str, flink: Spread, ours: Spread | None, buffer_time: float) -> Row:
+def _row(
+    subject: Subject, vertex: str, flink: Spread, ours: Spread | None, buffer_time: float
+) -> ComparedFigure:
     allowed = tolerance(subject.quantity, flink.median, buffer_time)
     why = "outside" if ours is None else judge(subject.quantity, flink, ours, allowed)
-    return Row(
+    return ComparedFigure(
         window=str(subject.window),
         vertex=vertex,
         quantity=subject.quantity,

@@ -14,8 +14,8 @@ from benches.studies.policy_search import (
     FLINK,
     KNOWN,
     RULES,
-    Figures,
     Rule,
+    SearchFigures,
     Summary,
     Trial,
     choose,
@@ -78,8 +78,8 @@ def test_a_held_rule_announces_nothing_while_a_channel_is_blocked() -> None:
 
 
 def test_what_is_longer_by_more_than_the_tolerance_is_worse() -> None:
-    flink = Figures(100.0, 200.0, 50.0, 1000.0, 1.0)
-    within = Figures(104.0, 206.0, 53.0, 996.0, 1.1)
+    flink = SearchFigures(100.0, 200.0, 50.0, 1000.0, 1.0)
+    within = SearchFigures(104.0, 206.0, 53.0, 996.0, 1.1)
     assert not ratios(within, flink)[1]
     for worse in ({"end_to_end_ms": 106.0}, {"delay_ms": 60.0}, {"records_per_s": 994.0}):
         assert ratios(within._replace(**worse), flink)[1]

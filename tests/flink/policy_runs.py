@@ -64,7 +64,7 @@ MOST_FAILURES = 3
 """In a row: then it is the machine, and not a run that had bad luck."""
 
 
-class Figures(msgspec.Struct, frozen=True):
+class PolicyFigures(msgspec.Struct, frozen=True):
     """One window under one policy: medians over runs, and the least and the greatest of them."""
 
     end_to_end_ms: tuple[float, float, float]
@@ -82,7 +82,7 @@ class Key(NamedTuple):
     policy: str
 
 
-Table = Mapping[Key, Figures]
+Table = Mapping[Key, PolicyFigures]
 
 
 class Run(NamedTuple):
@@ -142,7 +142,7 @@ def run(options: argparse.Namespace) -> int:
 def predicted(name: str, policies: Sequence[str]) -> Table:
     """Emulate a scenario under each policy, with several seeds."""
     scenarios = [scenario_named(name, policy, RELEASE) for policy in policies]
-    table: dict[Key, Figures] = {}
+    table: dict[Key, PolicyFigures] = {}
     for scenario, results in zip(scenarios, run_seeds(scenarios, SEEDS), strict=True):
         rows = [
             row for seed, result in enumerate(results) for row in _rows(scenario, seed, _as_document(result))
@@ -169,11 +169,11 @@ def table_of(rows: Iterable[Measured]) -> Table:
     return {key: _figures(of_key) for key, of_key in runs.items()}
 
 
-def _figures(rows: Sequence[Measured]) -> Figures:
+def _figures(rows: Sequence[Measured]) -> PolicyFigures:
     times = [row.end_to_end_ms for row in rows if row.end_to_end_ms is not None]
     worst = max(row.worst_ms or 0.0 for row in rows)
     rate = round(median(row.records_per_s for row in rows), 1)
-    return Figures((median(times), min(times), max(times)), worst, rate)
+    return PolicyFigures((median(times), min(times), max(times)), worst, rate)
 
 
 def _rows(scenario: Scenario, repetition: int, document: Mapping[str, Any]) -> list[Measured]:
@@ -244,11 +244,11 @@ def keep(rows: Sequence[Measured], file: Path) -> None:
     write_whole({file: b"[\n" + b",\n".join(lines) + b"\n]\n"})
 
 
-def _predictions() -> dict[Key, Figures]:
+def _predictions() -> dict[Key, PolicyFigures]:
     if not PREDICTIONS.exists():
         return {}
     rows = json.loads(PREDICTIONS.read_text("utf-8"))
-    return {Key(*row.pop("of")): msgspec.convert(row, Figures) for row in rows}
+    return {Key(*row.pop("of")): msgspec.convert(row, PolicyFigures) for row in rows}
 
 
 def _write_predictions(table: Table) -> None:
@@ -302,6 +302,6 @@ def _named(scenario: str, window: str, rows: Sequence[tuple[str, str]]) -> str:
     return f"{scenario}, {window}" if several else scenario
 
 
-def _times(ours: Figures | None, flinks: Figures | None) -> str:
+def _times(ours: PolicyFigures | None, flinks: PolicyFigures | None) -> str:
     triples = [figures.end_to_end_ms for figures in (ours, flinks) if figures]
     return " / ".join(f"{middle:.0f} ({least:.0f}-{most:.0f})" for middle, least, most in triples)

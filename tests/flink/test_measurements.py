@@ -31,9 +31,9 @@ from tests.flink.policy_runs import (
     KNOWN,
     NEW,
     PREDICTIONS,
-    Figures,
     Key,
     Measured,
+    PolicyFigures,
     Run,
     _predictions,
     _rows,
@@ -181,11 +181,11 @@ def test_runs_that_are_there_are_read_and_judged(tmp_path: Path) -> None:
     table = table_of(measurements(tmp_path / "kept.json"))
     key = Key("2x2_200KBs_on1s", "20-60 s", "burst")
     assert list(table) == [key]
-    assert table[key] == Figures((1500.0, 1000.0, 2000.0), 4000.0, 400.0)
-    near = tables({key: Figures((1400, 1390, 1410), 1500, 400)}, table)
+    assert table[key] == PolicyFigures((1500.0, 1000.0, 2000.0), 4000.0, 400.0)
+    near = tables({key: PolicyFigures((1400, 1390, 1410), 1500, 400)}, table)
     assert "| 2x2_200KBs_on1s |  |  |  |  | 1400 (1390-1410) / 1500 (1000-2000) |" in near
     assert "within 10% or 15 ms: 1 of 1" in near
-    far = tables({key: Figures((1300, 1300, 1300), 1500, 400)}, table)
+    far = tables({key: PolicyFigures((1300, 1300, 1300), 1500, 400)}, table)
     assert "within 10% or 15 ms: 0 of 1" in far
 
 

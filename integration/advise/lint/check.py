@@ -11,7 +11,7 @@ from netstack import NEWEST_FLINK, PRESETS, FlinkVersion, preset_for
 from .config_files import ConfigPart, read_config_file
 from .flink_options import read_version
 from .rules import (
-    Remark,
+    LintRemark,
     about_combinations,
     about_format,
     about_names,
@@ -36,7 +36,7 @@ class LintReport(msgspec.Struct, frozen=True, kw_only=True):
     """Number of the file's options that concern the network layer or checkpoints."""
     ok: bool
     """Whether there is neither an error nor a warning."""
-    findings: list[Remark]
+    findings: list[LintRemark]
 
 
 def lint(path: Path, flink: str | None = None) -> LintReport:
@@ -67,7 +67,7 @@ def _version_of(part: ConfigPart, path: Path) -> FlinkVersion:
     return NEWEST_FLINK if part.version is None else read_version(part.version, f"{path}: flinkVersion")
 
 
-def _findings(part: ConfigPart, version: FlinkVersion, name: str) -> list[Remark]:
+def _findings(part: ConfigPart, version: FlinkVersion, name: str) -> list[LintRemark]:
     """Check one part of a file. Combinations are checked only if each value is in its range."""
     settings, wrong = read_settings(part.entries, PRESETS[preset_for(str(version))], version)
     ranges = list(about_ranges(settings))

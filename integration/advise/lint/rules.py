@@ -91,7 +91,7 @@ Severity = Literal["error", "warning", "note"]
 """error: Flink rejects the value, or no job runs. warning: the effect is unexpected. note: information."""
 
 
-class Remark(msgspec.Struct, frozen=True):
+class LintRemark(msgspec.Struct, frozen=True):
     """A finding about a file."""
 
     line: int | None
@@ -136,12 +136,14 @@ class Settings(NamedTuple):
         value = self.others.get(name)
         return value if isinstance(value, int) else None
 
-    def remark(self, severity: Severity, rule: str, option: str, message: str, advice: str = "") -> Remark:
+    def remark(
+        self, severity: Severity, rule: str, option: str, message: str, advice: str = ""
+    ) -> LintRemark:
         """Return a remark on an option. `option` is a field or a name."""
         name = name_of(option) if option in OPTIONS else option
         entry = self.places.get(name)
         line, named = (None, self.spelt(option)) if entry is None else (entry.line, entry.name)
-        return Remark(line, severity, rule, named, message, advice)
+        return LintRemark(line, severity, rule, named, message, advice)
 
     def spelt(self, option: str) -> str:
         """Return the version's name of an option. `option` is a field or the option's present name."""
@@ -158,28 +160,28 @@ def name_of(field: str) -> str:
 # Names and values
 
 
-def about_format(file: ConfigPart, version: FlinkVersion, name: str) -> Iterator[Remark]:
+def about_format(file: ConfigPart, version: FlinkVersion, name: str) -> Iterator[LintRemark]:
     """Yield problems of the file's format, and the lines that Flink skips. `name` is the file's name."""
     if file.is_old and version >= FIRST_OF_2:
         message = f"Flink 2 does not read {OLD_NAME}"
         advice = "move its options to config.yaml, which is YAML"
-        yield Remark(file.line, "error", "old-file", OLD_NAME, message, advice)
+        yield LintRemark(file.line, "error", "old-file", OLD_NAME, message, advice)
     if name == NEW_NAME and file.entries and version < STANDARD_YAML:
         message = f"Flink {version} does not read {NEW_NAME}, which came with {STANDARD_YAML}"
         advice = f"write the options into {OLD_NAME}, as one line `name: value` each"
-        yield Remark(file.line, "note", "new-file", NEW_NAME, message, advice)
+        yield LintRemark(file.line, "note", "new-file", NEW_NAME, message, advice)
     for skipped in file.skipped:
         shown = skipped.text if len(skipped.text) <= 40 else f"{skipped.text[:37]}..."
         message = "Flink skips this line, since it is not `name: value` with a space after the colon"
-        yield Remark(skipped.line, "warning", "skipped-line", shown, message)
+        yield LintRemark(skipped.line, "warning", "skipped-line", shown, message)
     for name, line, first in file.repeated:
         message = (
             f"is given on line {first}, too; YAML allows a name only once, so Flink does not read the file"
         )
-        yield Remark(line, "error", "given-twice", name, message, "merge the two entries")
+        yield LintRemark(line, "error", "given-twice", name, message, "merge the two entries")
 
 
-def about_names(entries: list[Entry], version: FlinkVersion) -> Iterator[Remark]:
+def about_names(entries: list[Entry], version: FlinkVersion) -> Iterator[LintRemark]:
     """Yield options with wrong or outdated names, and options that the version lacks or ignores."""
     for entry in entries:
         known = CATALOGUE.get(entry.name)
@@ -189,7 +191,7 @@ def about_names(entries: list[Entry], version: FlinkVersion) -> Iterator[Remark]
         elif not is_read(entry.name, version):
             message = f"was added in Flink {SINCE[entry.name]}; {version} ignores it silently"
             advice = "drop it" if now is None else f"write {now}"
-            yield Remark(entry.line, "warning", "later-option", entry.name, message, advice)
+            yield LintRemark(entry.line, "warning", "later-option", entry.name, message, advice)
         elif known.is_removed_in(version):
             message, advice = "Flink 2 does not have this option, and ignores it silently", "drop it"
             if known.field is not None:
@@ -197,13 +199,13 @@ def about_names(entries: list[Entry], version: FlinkVersion) -> Iterator[Remark]
                 message = f"Flink 2 ignores it silently and uses the constant {constant}"
                 message += f", not {entry.value}" if entry.value != str(constant) else ""
                 advice = f"remove it; {_INSTEAD[known.field]}"
-            yield Remark(entry.line, "warning", "ignored-option", entry.name, message, advice)
+            yield LintRemark(entry.line, "warning", "ignored-option", entry.name, message, advice)
         elif entry.name != now:
             message = "is an old name, which later versions may not read"
-            yield Remark(entry.line, "note", "old-name", entry.name, message, f"write {now}")
+            yield LintRemark(entry.line, "note", "old-name", entry.name, message, f"write {now}")
 
 
-def about_repeated(file: ConfigPart, version: FlinkVersion) -> Iterator[Remark]:
+def about_repeated(file: ConfigPart, version: FlinkVersion) -> Iterator[LintRemark]:
     """Yield options that are set more than once, under different names or in different notations."""
     first: dict[str, Entry] = {}
     reported = {repeated.line for repeated in file.repeated}
@@ -226,22 +228,24 @@ def about_repeated(file: ConfigPart, version: FlinkVersion) -> Iterator[Remark]:
             message = f"is set on line {before.line}, too; Flink uses the last value"
         else:
             message = f"is set on line {before.line}, too, in another notation; Flink uses only one of them"
-        yield Remark(entry.line, "warning", "given-twice", entry.name, message, advice)
+        yield LintRemark(entry.line, "warning", "given-twice", entry.name, message, advice)
 
 
-def _unknown(entry: Entry, version: FlinkVersion) -> Iterator[Remark]:
+def _unknown(entry: Entry, version: FlinkVersion) -> Iterator[LintRemark]:
     family = is_of_family(entry.name)
     if entry.name in REMOVED:
         message = f"is no longer an option; {REMOVED[entry.name]}"
-        yield Remark(entry.line, "warning", "removed-option", entry.name, message)
+        yield LintRemark(entry.line, "warning", "removed-option", entry.name, message)
     elif close := nearest(entry.name, not family, version):
         meant = " or ".join(close)
         message = "is not an option of Flink, so Flink ignores it silently"
-        yield Remark(entry.line, "warning", "unknown-option", entry.name, message, f"did you mean {meant}?")
+        yield LintRemark(
+            entry.line, "warning", "unknown-option", entry.name, message, f"did you mean {meant}?"
+        )
     elif family:
         message = "is not an option that netstack knows; Flink silently ignores a wrong name"
         advice = "compare the name with Flink's documentation"
-        yield Remark(entry.line, "warning", "unknown-option", entry.name, message, advice)
+        yield LintRemark(entry.line, "warning", "unknown-option", entry.name, message, advice)
 
 
 def concerns(name: str) -> bool:
@@ -251,7 +255,7 @@ def concerns(name: str) -> bool:
 
 def read_settings(
     entries: list[Entry], preset: NetworkConfig, version: FlinkVersion
-) -> tuple[Settings, list[Remark]]:
+) -> tuple[Settings, list[LintRemark]]:
     """Return the settings of the entries under the rules of a version, and the values that Flink cannot read.
 
     Options that the version ignores and wrong values are left out; the preset's values are used instead.
@@ -259,7 +263,7 @@ def read_settings(
     fields: dict[str, object] = {}
     others: dict[str, int | float | bool | str] = {}
     places: dict[str, Entry] = {}
-    findings: list[Remark] = []
+    findings: list[LintRemark] = []
     # Later entries replace earlier ones. Old names come first, so that the version's own name wins.
     listed = [(entry, CATALOGUE[entry.name]) for entry in entries if entry.name in CATALOGUE]
     for entry, known in sorted(listed, key=lambda pair: pair[0].name == pair[1].name_in(version)):
@@ -267,13 +271,13 @@ def read_settings(
             continue
         places[known.name] = entry
         if entry.value is None or not entry.value.strip():
-            findings.append(Remark(entry.line, "error", "bad-value", entry.name, "has no value"))
+            findings.append(LintRemark(entry.line, "error", "bad-value", entry.name, "has no value"))
             continue
         try:
             value = parse(known, entry.value)
         except QuantityError as error:
             message = f"{error.wrong}; it must be {error.right}"
-            findings.append(Remark(entry.line, "error", "bad-value", entry.name, message))
+            findings.append(LintRemark(entry.line, "error", "bad-value", entry.name, message))
             continue
         # These options are whole milliseconds in a file, but seconds in the emulator.
         is_plain_millis = known.name.startswith(f"{_BACKOFF}.")
@@ -284,7 +288,7 @@ def read_settings(
     return Settings(with_options(preset, fields), others, places, version), findings
 
 
-def about_ranges(settings: Settings) -> Iterator[Remark]:
+def about_ranges(settings: Settings) -> Iterator[LintRemark]:
     """Yield values outside of their own range, or outside of a range that another option sets."""
     keys: Mapping[str, str] = {f"flink.{option.name}": field for field, option in OPTIONS.items()}
     for key, message in option_problems(settings.config):
@@ -302,7 +306,7 @@ def about_ranges(settings: Settings) -> Iterator[Remark]:
         yield settings.remark("error", "out-of-range", "state_memory_threshold_bytes", message)
 
 
-def about_usual(settings: Settings) -> Iterator[Remark]:
+def about_usual(settings: Settings) -> Iterator[LintRemark]:
     """Yield values that Flink accepts but that are probably mistakes; at most one per option."""
     for name, entry in settings.places.items():
         known = CATALOGUE[name]
@@ -354,7 +358,7 @@ _USUAL: Mapping[str, Usual] = {
 # Combinations
 
 
-def _off(settings: Settings) -> Iterator[Remark]:
+def _off(settings: Settings) -> Iterator[LintRemark]:
     effect = " while taskmanager.network.memory.buffer-debloat.enabled is false, its default"
     for field in _TUNING:
         if settings.gives(field):
@@ -364,7 +368,7 @@ def _off(settings: Settings) -> Iterator[Remark]:
             yield settings.remark("note", "debloating-off", field, f"changes nothing{effect}")
 
 
-def _sizes(settings: Settings) -> Iterator[Remark]:
+def _sizes(settings: Settings) -> Iterator[LintRemark]:
     """Yield debloating settings with no room between the minimum and the maximum size."""
     config = settings.config
     if config.min_segment_bytes == config.segment_bytes:
@@ -379,7 +383,7 @@ def _sizes(settings: Settings) -> Iterator[Remark]:
         yield settings.remark("note", "start-below-minimum", "starting_segment_bytes", message, advice)
 
 
-def _threshold(settings: Settings) -> Iterator[Remark]:
+def _threshold(settings: Settings) -> Iterator[LintRemark]:
     """Yield a warning if the threshold is so high that new sizes are hardly ever announced."""
     field, percent = "debloat_threshold_percent", settings.config.debloat_threshold_percent
     if percent == 100:  # `about_usual` warns about larger values
@@ -390,7 +394,7 @@ def _threshold(settings: Settings) -> Iterator[Remark]:
         yield settings.remark("warning", "debloating-defeated", field, message, "the default is 25")
 
 
-def _flushes(settings: Settings) -> Iterator[Remark]:
+def _flushes(settings: Settings) -> Iterator[LintRemark]:
     timeout = settings.config.buffer_timeout_s
     target = settings.config.debloat_target_s
     if timeout == 0:
@@ -406,7 +410,7 @@ def _flushes(settings: Settings) -> Iterator[Remark]:
         yield settings.remark("note", "timeout-above-target", "debloat_target_s", message, advice)
 
 
-def _inertia(settings: Settings) -> Iterator[Remark]:
+def _inertia(settings: Settings) -> Iterator[LintRemark]:
     """Yield settings with which sizes follow a change of load too slowly: after (samples + 1) / 2 periods."""
     config = settings.config
     follows_s = config.debloat_period_s * (config.debloat_samples + 1) / 2
@@ -420,7 +424,7 @@ def _inertia(settings: Settings) -> Iterator[Remark]:
         yield settings.remark("warning", "slow-debloating", field, message, advice)
 
 
-def _parallelism(settings: Settings) -> Iterator[Remark]:
+def _parallelism(settings: Settings) -> Iterator[LintRemark]:
     parallelism = settings.whole(PARALLELISM)
     floating = settings.config.floating_buffers_per_gate
     if parallelism is None or parallelism <= MOST_CHANNELS or floating >= parallelism:
@@ -436,7 +440,7 @@ def _parallelism(settings: Settings) -> Iterator[Remark]:
     yield settings.remark("warning", "debloating-parallelism", PARALLELISM, message, advice)
 
 
-def _single_records(settings: Settings) -> Iterator[Remark]:
+def _single_records(settings: Settings) -> Iterator[LintRemark]:
     """Yield settings with which a task can block on one record if the record needs many small buffers."""
     if settings.config.max_overdraft_buffers_per_gate == 0:
         message = (
@@ -447,7 +451,7 @@ def _single_records(settings: Settings) -> Iterator[Remark]:
         yield settings.remark("warning", "no-overdraft", "max_overdraft_buffers_per_gate", message, advice)
 
 
-def _unaligned(settings: Settings) -> Iterator[Remark]:
+def _unaligned(settings: Settings) -> Iterator[LintRemark]:
     config = settings.config
     if config.unaligned_enabled and not config.takes_unaligned_checkpoints:
         message = (
@@ -463,7 +467,7 @@ def _unaligned(settings: Settings) -> Iterator[Remark]:
                 yield settings.remark("warning", "no-unaligned", field, message)
 
 
-def _during_recovery(settings: Settings) -> Iterator[Remark]:
+def _during_recovery(settings: Settings) -> Iterator[LintRemark]:
     """Yield a remark on the option for checkpoints during recovery."""
     field, config = "checkpoints_during_recovery", settings.config
     if not config.checkpoints_during_recovery:
@@ -480,7 +484,7 @@ def _during_recovery(settings: Settings) -> Iterator[Remark]:
         yield settings.remark("warning", "repeated-data", field, message, advice)
 
 
-def _aligned_timeout(settings: Settings) -> Iterator[Remark]:
+def _aligned_timeout(settings: Settings) -> Iterator[LintRemark]:
     """Yield aligned timeouts that conflict with the checkpoint timeout or the debloat target."""
     config = settings.config
     timeout = config.aligned_checkpoint_timeout_s
@@ -504,7 +508,7 @@ def _aligned_timeout(settings: Settings) -> Iterator[Remark]:
         yield settings.remark("warning", "always-unaligned", field, message, advice)
 
 
-def _times(settings: Settings) -> Iterator[Remark]:
+def _times(settings: Settings) -> Iterator[LintRemark]:
     config = settings.config
     timeout, target = config.checkpoint_timeout_s, config.debloat_target_s
     if config.debloat_enabled and not config.takes_unaligned_checkpoints and 0 < timeout <= target:
@@ -533,14 +537,14 @@ def _times(settings: Settings) -> Iterator[Remark]:
         yield settings.remark("error", "out-of-range", _BACKLOG, message)
 
 
-def _storage(settings: Settings) -> Iterator[Remark]:
+def _storage(settings: Settings) -> Iterator[LintRemark]:
     config = settings.config
     if config.checkpoint_dir is not None and config.checkpoint_storage is CheckpointStorageType.JOBMANAGER:
         message = "contains only the metadata, since the checkpoint storage is jobmanager"
         yield settings.remark("note", "storage", "checkpoint_dir", message)
 
 
-def _no_interval(settings: Settings) -> Iterator[Remark]:
+def _no_interval(settings: Settings) -> Iterator[LintRemark]:
     """Yield a note if no interval is set. That is no mistake, because the job's code may set it."""
     interval = "checkpoint_interval_s"
     has_interval = settings.gives(interval) or settings.is_unreadable(interval)
@@ -550,7 +554,7 @@ def _no_interval(settings: Settings) -> Iterator[Remark]:
     yield settings.remark("note", "no-interval", "unaligned_enabled", message)
 
 
-def _bounds(settings: Settings) -> Iterator[Remark]:
+def _bounds(settings: Settings) -> Iterator[LintRemark]:
     config = settings.config
     least, most = config.network_memory_min_bytes, config.network_memory_max_bytes
     if most is None:
@@ -583,7 +587,7 @@ def _network_memory(settings: Settings) -> tuple[int, str] | None:
     return (share, limiting) if most is None or share < most else (most, "network_memory_max_bytes")
 
 
-def _too_little(settings: Settings) -> Iterator[Remark]:
+def _too_little(settings: Settings) -> Iterator[LintRemark]:
     """Yield a remark if the network memory is too small for one all-to-all exchange to start."""
     config, memory = settings.config, _network_memory(settings)
     parallelism = settings.whole(PARALLELISM)
@@ -607,7 +611,7 @@ def _too_little(settings: Settings) -> Iterator[Remark]:
         yield settings.remark("error", "too-little-memory", limiting, message, advice)
 
 
-def _required(settings: Settings) -> Iterator[Remark]:
+def _required(settings: Settings) -> Iterator[LintRemark]:
     config, parallelism = settings.config, settings.whole(PARALLELISM)
     most = config.max_required_buffers_per_gate
     if most is None or parallelism is None:
@@ -623,7 +627,7 @@ def _required(settings: Settings) -> Iterator[Remark]:
         yield settings.remark("note", "fewer-exclusive", "max_required_buffers_per_gate", message, advice)
 
 
-def _counts(settings: Settings) -> Iterator[Remark]:
+def _counts(settings: Settings) -> Iterator[LintRemark]:
     """Yield unusual numbers of buffers in options that only Flink 1 reads."""
     config = settings.config
     most, each = config.max_buffers_per_channel, config.exclusive_buffers_per_channel
@@ -642,7 +646,7 @@ def _counts(settings: Settings) -> Iterator[Remark]:
         yield settings.remark("note", "no-exclusive", "exclusive_buffers_per_channel", message)
 
 
-def _flushing(settings: Settings) -> Iterator[Remark]:
+def _flushing(settings: Settings) -> Iterator[LintRemark]:
     config = settings.config
     if not settings.gives("buffer_timeout_interval_s"):
         return
@@ -654,7 +658,7 @@ def _flushing(settings: Settings) -> Iterator[Remark]:
         yield settings.remark("note", "each-record", "buffer_timeout_interval_s", message)
 
 
-def _backoff(settings: Settings) -> Iterator[Remark]:
+def _backoff(settings: Settings) -> Iterator[LintRemark]:
     first, most = settings.whole(f"{_BACKOFF}.initial"), settings.whole(f"{_BACKOFF}.max")
     if first is not None and most is not None and first > most:
         message = f"is {first} ms, longer than the maximum backoff of {most} ms"
@@ -666,7 +670,7 @@ _CHECKPOINTS = (_unaligned, _during_recovery, _aligned_timeout, _times, _storage
 _MEMORY = (_bounds, _too_little, _required, _counts, _flushing, _backoff)
 
 
-def about_combinations(settings: Settings) -> Iterator[Remark]:
+def about_combinations(settings: Settings) -> Iterator[LintRemark]:
     """Yield the findings about combinations of options.
 
     If debloating is off, its settings only get a remark that they have no effect. Findings that rest on the

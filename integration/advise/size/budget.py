@@ -64,7 +64,7 @@ Curve = dict[int, float]
 """Costs by size at the corners of a convex, falling curve. Sizes above the last do not cost less."""
 
 
-class Figures(msgspec.Struct, frozen=True, kw_only=True):
+class PlanFigures(msgspec.Struct, frozen=True, kw_only=True):
     """Measurements of one setting: means over seeds and over the completed checkpoints of their windows."""
 
     delay_ms: float
@@ -119,7 +119,7 @@ class Trial(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     memory_bytes: int | None
     """Largest network memory of a task manager; None: as much as its pools can use."""
-    figures: Figures | None
+    figures: PlanFigures | None
     """Measurements; None: the job does not start, or completes no checkpoint."""
 
 
@@ -203,7 +203,7 @@ class Place:
     pools: Counter[str]
     steps: Sequence[int]
     base: int
-    points: dict[int, Figures | None] = field(default_factory=dict)
+    points: dict[int, PlanFigures | None] = field(default_factory=dict)
 
     def curve(self, asked_per_s: float) -> Curve:
         """Return the delay by size, for sizes with which the sources emit at least `asked_per_s`.
@@ -366,17 +366,17 @@ class Planner:
         text = f"budget: {given} is too little: task manager {manager} needs at least {whole}"
         return f"{text}, of which {part} are for {self.places[needed.argmax()].name}"
 
-    def best(self, plan: list[int]) -> tuple[list[int], Figures | None]:
+    def best(self, plan: list[int]) -> tuple[list[int], PlanFigures | None]:
         """Emulate a plan. Return it, or an emulated setting that fits and is better by more than noise."""
 
-        def merit(setting: tuple[list[int], Figures | None]) -> tuple[float, float]:
+        def merit(setting: tuple[list[int], PlanFigures | None]) -> tuple[float, float]:
             sizes, figures = setting
             if figures is None:
                 return 0.0, -math.inf
             chance = 0.0 if sizes == plan else chance_ms(figures.delay_ms)
             return min(figures.records_per_s, self.asked_per_s), -figures.delay_ms - chance
 
-        def emulated(sizes: list[int]) -> tuple[list[int], Figures | None]:
+        def emulated(sizes: list[int]) -> tuple[list[int], PlanFigures | None]:
             return sizes, self.within(with_sizes(self.job, self.places, sizes), self.budget_bytes)
 
         best = emulated(plan)
@@ -390,14 +390,14 @@ class Planner:
         """Return this size for one place, and the base sizes of all others."""
         return [size if each is place else each.base for each in self.places]
 
-    def figures(self, settings: Sequence[Scenario]) -> list[Figures | None]:
+    def figures(self, settings: Sequence[Scenario]) -> list[PlanFigures | None]:
         """Return the figures of settings that differ only in edges and options. Each is emulated once."""
         by_key = {(each.edges, each.config): each for each in settings}
         new = {key: each for key, each in by_key.items() if key not in self._known}
         self._known.update(zip(new, map(figures_of, self._emulate(new.values())), strict=True))
         return [self._known[each.edges, each.config] for each in settings]
 
-    def within(self, setting: Scenario, memory_bytes: int) -> Figures | None:
+    def within(self, setting: Scenario, memory_bytes: int) -> PlanFigures | None:
         """Return the figures with this memory in each task manager; None: the job does not start."""
         most = max(each.most_bytes for each in size_job(setting, self._record_bytes).task_managers)
         limit = memory_bytes if memory_bytes < most else None
@@ -413,7 +413,7 @@ class Planner:
         return run_seeds(timed, self._seeds, done=lambda count: self._done(before + count))
 
 
-def figures_of(results: Sequence[Result]) -> Figures | None:
+def figures_of(results: Sequence[Result]) -> PlanFigures | None:
     """Return mean figures over the runs of a setting; None: a run completed no checkpoint or has no rate."""
     means = []
     for result in results:
@@ -426,7 +426,7 @@ def figures_of(results: Sequence[Result]) -> Figures | None:
             return None
         means.append((fmean(delays), fmean(known(each.duration_ms for each in done)), sum(rates)))
     delay_ms, checkpoint_ms, records_per_s = map(fmean, zip(*means, strict=True))
-    return Figures(delay_ms=delay_ms, checkpoint_ms=checkpoint_ms, records_per_s=records_per_s)
+    return PlanFigures(delay_ms=delay_ms, checkpoint_ms=checkpoint_ms, records_per_s=records_per_s)
 
 
 def read_per_s(scenario: Scenario, result: Result) -> list[float]:

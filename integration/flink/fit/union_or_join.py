@@ -18,7 +18,7 @@ from netstack import InputError, JobFailedError, Scenario
 
 from ...base.optional_figures import total
 from ...runs.emulating import emulate
-from ...runs.reference_comparison import Row, compare
+from ...runs.reference_comparison import ComparedFigure, compare
 from ..read.job import CHAIN, FlinkJob, FlinkVertex
 from ..read.measurements import Measured, reference_of
 from .noted import Noted, Remark
@@ -127,7 +127,7 @@ def with_input_kinds(
     compared = undecided[: max(0, affordable - 1)]  # one emulation is with all inputs as those of joins
     done_s, all_s = 0.0, (1 + len(compared)) * short.duration_s
 
-    def rows_of(tried: Scenario) -> Sequence[Row] | None:
+    def rows_of(tried: Scenario) -> Sequence[ComparedFigure] | None:
         nonlocal done_s
         rows = _rows(tried, shown, lambda at_s: emulating(done_s + at_s, all_s))
         done_s += short.duration_s
@@ -175,7 +175,9 @@ def _with_union(scenario: Scenario, vertex: str) -> Scenario:
     return replace(scenario, edges=tuple(edges))
 
 
-def _rows(scenario: Scenario, shown: Measured, progress: Callable[[float], None]) -> Sequence[Row] | None:
+def _rows(
+    scenario: Scenario, shown: Measured, progress: Callable[[float], None]
+) -> Sequence[ComparedFigure] | None:
     """Return the emulated figures beside those of the job; None: there are none to compare."""
     try:
         result = emulate(scenario, progress=progress)
@@ -184,7 +186,7 @@ def _rows(scenario: Scenario, shown: Measured, progress: Callable[[float], None]
         return None
 
 
-def _off(row: Row) -> float:
+def _off(row: ComparedFigure) -> float:
     """Return the distance of an emulated figure from the job's, in tolerances."""
     if row.ours is None:
         return _MOST_OFF
@@ -192,7 +194,9 @@ def _off(row: Row) -> float:
     return min(_MOST_OFF, difference / row.tolerance) if row.tolerance else 0.0
 
 
-def _evidence(kind: str, join: Sequence[Row], union: Sequence[Row]) -> tuple[Row, Row]:
+def _evidence(
+    kind: str, join: Sequence[ComparedFigure], union: Sequence[ComparedFigure]
+) -> tuple[ComparedFigure, ComparedFigure]:
     """Return the figure that speaks most for this kind, emulated as a join and as a union."""
     sign = 1.0 if kind == "union" else -1.0
     return max(zip(join, union, strict=True), key=lambda pair: sign * (_off(pair[0]) - _off(pair[1])))

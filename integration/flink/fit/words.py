@@ -8,7 +8,7 @@ from typing import Any
 
 from ...base.errors import Note, Parameter
 from ...base.number_text import NOTHING, milliseconds
-from ...runs.reference_comparison import Row
+from ...runs.reference_comparison import ComparedFigure
 from .noted import Remark
 from .processor_time import CoreUse
 from .steadiness import Levels, Movement
@@ -201,7 +201,7 @@ def _texts(kind: str, values: Mapping[str, Any]) -> dict[str, object]:
     return texts
 
 
-def _evidence(join: Row | None = None, union: Row | None = None) -> str:
+def _evidence(join: ComparedFigure | None = None, union: ComparedFigure | None = None) -> str:
     """Return, as text, the figure that decides between a join and a union."""
     if join is None or union is None:
         return ""

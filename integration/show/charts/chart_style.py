@@ -25,7 +25,7 @@ from ...runs.window_figures import WindowFigures, figures_of_runs
 from ..terminal.console import shown
 from ..terminal.sentences import changes, down_times
 
-Row = dict[str, Any]
+ChartRow = dict[str, Any]
 """One mark of a chart."""
 
 Results = Mapping[str, Result]
@@ -101,7 +101,7 @@ FONT = "Helvetica Neue, Helvetica, Arial, Liberation Sans, sans-serif"
 
 def panels(
     marks: Sequence[Any],
-    rows: list[Row],
+    rows: list[ChartRow],
     results: Results,
     *,
     height: int,
@@ -137,7 +137,7 @@ def _rows_of_panels(field: str, values: list[str]) -> alt.Row:
     return alt.Row(f"{field}:N", sort=values, title=None, header=header)
 
 
-def _with_events(marks: Sequence[Any], events: list[Row], time: str) -> list[Any]:
+def _with_events(marks: Sequence[Any], events: list[ChartRow], time: str) -> list[Any]:
     """Return the layers `marks` between those of the events: areas below them, lines above them."""
     if not events:
         return list(marks)
@@ -240,12 +240,12 @@ def subtask_widths(names: Sequence[str]) -> alt.StrokeWidth:
     return alt.StrokeWidth("subtask:O", scale=scale, legend=_legend_above("stroke"))
 
 
-def distinct(rows: list[Row], field: str) -> list[str]:
+def distinct(rows: list[ChartRow], field: str) -> list[str]:
     """Return the values of a field in order of appearance. Rows without the field are ignored."""
     return list(dict.fromkeys(row[field] for row in rows if field in row))
 
 
-def ordered(rows: list[Row], field: str, names: Sequence[str]) -> list[str]:
+def ordered(rows: list[ChartRow], field: str, names: Sequence[str]) -> list[str]:
     """Return the names that are values of a field, in the order of `names`."""
     values = set(distinct(rows, field))
     return [name for name in names if name in values]
@@ -259,15 +259,15 @@ def per_window(results: Results, text: Callable[[WindowFigures], str]) -> str:
     return ", ".join(f"{value} ({label})" for label, value in texts.items())
 
 
-def event_rows(results: Results, field: str | None = None, values: Sequence[str] = ()) -> list[Row]:
+def event_rows(results: Results, field: str | None = None, values: Sequence[str] = ()) -> list[ChartRow]:
     """Return the events of jobs as rows ``run, event, t, what``, and ``until`` if a job was down.
 
     If panels stand for the values of `field`, each event is repeated for every value.
     """
-    copies: list[Row] = [{field: value} for value in values] if field and values else [{}]
+    copies: list[ChartRow] = [{field: value} for value in values] if field and values else [{}]
     rows = []
     for run, result in results.items():
-        events: list[Row] = []
+        events: list[ChartRow] = []
         for restart, (since, until) in zip(result.restarts, down_times(result), strict=True):
             part = "" if restart.tasks is UNSET else f"{', '.join(restart.tasks)} "
             events.append({"event": DOWN, "t": since, "until": until, "what": f"{part}down: {restart.cause}"})

@@ -35,7 +35,7 @@ from .chart_style import (
     PANEL_WIDTH,
     SHADE,
     Chart,
-    Row,
+    ChartRow,
     Spec,
     colours,
     round_numbers,
@@ -174,7 +174,7 @@ def delay_by_load(forecast: Forecast) -> Chart | None:
     )
 
 
-def _over_load(layers: Sequence[Any], rows: list[Row], forecast: Forecast, height: int) -> Spec:
+def _over_load(layers: Sequence[Any], rows: list[ChartRow], forecast: Forecast, height: int) -> Spec:
     """Return the specification of a chart over the load, with the rules of today and of the limits."""
     layered = alt.layer(*_rule_layers(forecast), *layers, data=alt.InlineData(values=rows))
     spec: Spec = layered.properties(width=WIDTH, height=height).to_dict()
@@ -227,9 +227,9 @@ def _marks(base: Any, only: str = "true") -> list[Any]:
     ]
 
 
-def _rules(forecast: Forecast) -> list[Row]:
+def _rules(forecast: Forecast) -> list[ChartRow]:
     """Return the vertical rules: today's load, and the limit of each setting that has one."""
-    rules: list[Row] = [{"load": 1.0, "text": "today", "colour": NEUTRAL}]
+    rules: list[ChartRow] = [{"load": 1.0, "text": "today", "colour": NEUTRAL}]
     for curve, colour in zip(forecast.curves, SETTING_COLOURS, strict=False):
         if curve.headroom.is_bounded:
             text = _with_setting(forecast, curve, f"limit {curve.headroom.limit:.3g}")
@@ -270,7 +270,7 @@ def _with_setting(forecast: Forecast, curve: Curve, text: str) -> str:
     return text if len(forecast.curves) == 1 else f"{text} ({curve.setting})"
 
 
-def _point_row(curve: Curve, point: LoadFigures, forecast: Forecast) -> Row:
+def _point_row(curve: Curve, point: LoadFigures, forecast: Forecast) -> ChartRow:
     return {
         "setting": curve.setting,
         "load": point.load,
@@ -280,7 +280,7 @@ def _point_row(curve: Curve, point: LoadFigures, forecast: Forecast) -> Row:
     }
 
 
-def _time_rows(forecast: Forecast) -> Iterator[Row]:
+def _time_rows(forecast: Forecast) -> Iterator[ChartRow]:
     for curve in forecast.curves:
         for point in curve.points:
             for name, field in TIMES.items():
@@ -299,7 +299,7 @@ def _at_the_limit(forecast: Forecast) -> str:
     return f"{', '.join(texts)} {where}"
 
 
-def _loads_note(rows: Sequence[Row]) -> str:
+def _loads_note(rows: Sequence[ChartRow]) -> str:
     if any(row["kind"] == TOO_MUCH for row in rows):
         return "Filled: the job keeps up. Rings: more than it can take; the run at the limit stands for them."
     return "The job keeps up with all of these loads."
@@ -352,7 +352,7 @@ def backlog_over_time(figures: _Figures, drills: Drills) -> Chart | None:
 
 def reading_over_time(figures: _Figures, drills: Drills) -> Chart | None:
     """Draw the rate at which the sources read, beside the rate of arrival; None without samples."""
-    rows: list[Row] = []
+    rows: list[ChartRow] = []
     for setting in figures:
         rows += [
             {"setting": setting, "t": _rounded(t - _over(drills[setting])), "rate": rate}
@@ -448,7 +448,7 @@ def _bar_step(checkpoints: Sequence[CheckpointResult]) -> int:
     return max(1, ceil(sum(each.completed for each in checkpoints) / MOST_BARS))
 
 
-def _checkpoint_rows(setting: str, result: Result) -> Iterator[Row]:
+def _checkpoint_rows(setting: str, result: Result) -> Iterator[ChartRow]:
     over, step = _over(result), _bar_step(result.checkpoints)
     completed = [each for each in result.checkpoints if each.completed]
     failed = [each for each in result.checkpoints if each.failed]
@@ -466,7 +466,7 @@ def _checkpoint_rows(setting: str, result: Result) -> Iterator[Row]:
         }
 
 
-def _panels(marks: Sequence[Any], rows: list[Row], figures: _Figures, drills: Drills) -> Spec:
+def _panels(marks: Sequence[Any], rows: list[ChartRow], figures: _Figures, drills: Drills) -> Spec:
     """Return panels of settings, one below the other, with outages and the moments of having caught up."""
     settings = list(figures)
     events = [event for setting in settings for event in _events(figures[setting], drills[setting])]
@@ -499,7 +499,7 @@ _DOWN, _OVER = "down", "caught up"
 _CAUGHT_UP = PALETTE[2]
 
 
-def _events(drill: RestartDrill, result: Result) -> Iterator[Row]:
+def _events(drill: RestartDrill, result: Result) -> Iterator[ChartRow]:
     over = _over(result)
     for restart, (since, until) in zip(result.restarts, down_times(result), strict=True):
         yield {

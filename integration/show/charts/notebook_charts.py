@@ -10,7 +10,7 @@ from netstack import VertexSteady
 
 from ...base.number_text import counted, is_or_are
 from ...runs.reference_comparison import Comparison
-from .chart_style import ALARM, MAX_SUBTASKS, NEUTRAL, PALETTE, Chart, Row, tip
+from .chart_style import ALARM, MAX_SUBTASKS, NEUTRAL, PALETTE, Chart, ChartRow, tip
 
 _WIDTH = 420
 _ROW_HEIGHT = 18
@@ -23,7 +23,7 @@ _INSIDE, _OUTSIDE = "inside", "outside"
 
 def ratios(comparison: Comparison) -> Chart | None:
     """Draw the ratio of each number to the other side's number; None without ratios."""
-    rows: list[Row] = [
+    rows: list[ChartRow] = [
         {
             "what": ", ".join(filter(None, (row.quantity, row.vertex, row.window))),
             "ratio": row.ratio,
@@ -59,7 +59,7 @@ def ratios(comparison: Comparison) -> Chart | None:
 
 def task_time(vertices: Iterable[VertexSteady]) -> Chart | None:
     """Draw the shares of time that each subtask is busy, back-pressured and idle; None if not reported."""
-    rows: list[Row] = [
+    rows: list[ChartRow] = [
         {"task": f"{vertex.name} {subtask}", "time": name, "share": share / 1000}
         for vertex in vertices
         for name, field in _TIMES.items()

@@ -47,8 +47,8 @@ from .chart_style import (
     PALETTE,
     SUBTASKS,
     Chart,
+    ChartRow,
     Results,
-    Row,
     Spec,
     colours,
     ordered,
@@ -133,12 +133,12 @@ def load(results: Results) -> Chart | None:
     )
 
 
-def rate_rows(results: Results) -> list[Row]:
+def rate_rows(results: Results) -> list[ChartRow]:
     """Return rows ``run, line, t, per_s, rate``: records per second that are configured, emitted and read.
 
     The configured rate is None while a source emits as fast as possible.
     """
-    rows: list[Row] = []
+    rows: list[ChartRow] = []
     for run, result in results.items():
         times = result.series[0].t if result.series else []
         steps = configured_per_s(result) if times else []
@@ -159,7 +159,7 @@ def rate_rows(results: Results) -> list[Row]:
     return rows
 
 
-def busy_rows(results: Results) -> list[Row]:
+def busy_rows(results: Results) -> list[ChartRow]:
     """Return rows ``run, t, who, share, busy``: the busiest subtask and its share of busy time, 0 to 1."""
     return [
         {"run": run, "t": t, "who": who, "share": share, "busy": percent(share)}
@@ -216,9 +216,9 @@ def buffer_size(results: Results) -> Chart | None:
     )
 
 
-def buffer_size_rows(results: Results) -> list[Row]:
+def buffer_size_rows(results: Results) -> list[ChartRow]:
     """Return rows ``run, vertex, t, subtask, kib``: sizes of new buffers by subtask, the last one first."""
-    rows: list[Row] = []
+    rows: list[ChartRow] = []
     for run, result in results.items():
         readers, _ = edge_ends(result)
         read_series = [series for series in result.series if series.vertex in readers]
@@ -273,9 +273,9 @@ def in_flight_time(results: Results) -> Chart | None:
     )
 
 
-def in_flight_rows(results: Results) -> list[Row]:
+def in_flight_rows(results: Results) -> list[ChartRow]:
     """Return rows ``run, t, place, s, takes, size``: data queued at each end, and the time to consume it."""
-    rows: list[Row] = []
+    rows: list[ChartRow] = []
     for run, result in results.items():
         if not result.series:
             continue
@@ -317,9 +317,9 @@ def queue_length(results: Results) -> Chart | None:
     )
 
 
-def queue_length_rows(results: Results) -> list[Row]:
+def queue_length_rows(results: Results) -> list[ChartRow]:
     """Return rows ``run, place, t, subtask, buffers``: the queue of each subtask, the last subtask first."""
-    rows: list[Row] = []
+    rows: list[ChartRow] = []
     for run, result in results.items():
         readers, writers = edge_ends(result)
         for series in result.series[-MAX_VERTICES:]:
@@ -429,7 +429,7 @@ def checkpoint_history(results: Results) -> Chart | None:
     )
 
 
-def history_rows(results: Results) -> list[Row]:
+def history_rows(results: Results) -> list[ChartRow]:
     """Return rows ``run, id, t, status, type, ...``: every checkpoint with the phases of its time.
 
     A completed checkpoint has one row for each phase with a duration, with ``until, part, takes, from_s,
@@ -437,7 +437,7 @@ def history_rows(results: Results) -> list[Row]:
     names.
     A checkpoint that did not complete has one row, with ``failure``, and ``to_s`` 0.
     """
-    rows: list[Row] = []
+    rows: list[ChartRow] = []
     for run, result in results.items():
         for checkpoint, until in _with_ends(result, result.checkpoints[-MAX_CHECKPOINTS:]):
             head = _head(run, checkpoint, until) | {
@@ -524,7 +524,7 @@ def checkpoint_bytes(results: Results) -> Chart | None:
     )
 
 
-def stored_rows(results: Results) -> list[Row]:
+def stored_rows(results: Results) -> list[ChartRow]:
     """Return rows ``run, id, t, until, type, part, size, from_mib, to_mib``: stored bytes of checkpoints.
 
     A run has no rows if all of its checkpoints store less than `LEAST_BYTES`.
@@ -566,7 +566,7 @@ def checkpoint_time(results: Results) -> Chart | None:
     )
 
 
-def part_rows(results: Results) -> list[Row]:
+def part_rows(results: Results) -> list[ChartRow]:
     """Return rows ``run, subtask, id, t, until, part, takes, from_s, to_s``: the waits of each checkpoint.
 
     The subtasks are those of the vertex that most often acknowledges last.
@@ -695,7 +695,7 @@ def outcome(checkpoint: CheckpointResult) -> str:
     return "was still in progress at the end"
 
 
-def _head(run: str, checkpoint: CheckpointResult, until: float) -> Row:
+def _head(run: str, checkpoint: CheckpointResult, until: float) -> ChartRow:
     """Return the fields that all rows of a checkpoint have."""
     return {"run": run, "id": checkpoint.id, "t": checkpoint.t, "until": until}
 
@@ -711,7 +711,7 @@ def _with_ends(
         yield checkpoint, round(min(until, max(result.emulated_seconds, checkpoint.t)), 3)
 
 
-def _stacked(phases: Mapping[str, float]) -> Iterator[Row]:
+def _stacked(phases: Mapping[str, float]) -> Iterator[ChartRow]:
     """Yield a bar for each phase, each on top of the one before; `phases` are in milliseconds."""
     below = 0.0
     for name, ms in phases.items():

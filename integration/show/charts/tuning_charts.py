@@ -24,7 +24,7 @@ from .chart_style import (
     PALETTE,
     PANEL_WIDTH,
     Chart,
-    Row,
+    ChartRow,
     colours,
     round_numbers,
     tip,
@@ -54,7 +54,7 @@ OTHER_SHAPES = (
 """Shapes of settings without a debloat target."""
 
 
-def share_domain(rows: Sequence[Row]) -> tuple[float, float]:
+def share_domain(rows: Sequence[ChartRow]) -> tuple[float, float]:
     """Return the ends of the throughput axis, in %. All marks are inside; an interval may reach further."""
     least, most = (end(row["share"] for row in rows) for end in (min, max))
     spare = max(_SPARE * (most - least), (_NARROWEST - (most - least)) / 2)
@@ -143,7 +143,7 @@ def trade_off(recommendations: Sequence[Recommendation]) -> Chart | None:
     )
 
 
-def _looks(rows: Sequence[Row]) -> dict[str, Any]:
+def _looks(rows: Sequence[ChartRow]) -> dict[str, Any]:
     """Return a colour and a shape for each setting, with a legend below the chart."""
     names = [row["setting"] for row in rows]
     targets, others = cycle(TARGET_COLOURS), cycle(zip(PALETTE, OTHER_SHAPES, strict=False))
@@ -187,7 +187,7 @@ def times_by_target(recommendation: Recommendation) -> Chart | None:
     )
 
 
-def _spec(layers: Sequence[Any], rows: list[Row], own_channels: Sequence[str] = ()) -> dict[str, Any]:
+def _spec(layers: Sequence[Any], rows: list[ChartRow], own_channels: Sequence[str] = ()) -> dict[str, Any]:
     """Return a specification. Each layer has its own scales and legends for `own_channels`."""
     layered = alt.layer(*layers, data=alt.InlineData(values=rows)).properties(width=WIDTH, height=HEIGHT)
     own: dict[str, Any] = dict.fromkeys(own_channels, "independent")
@@ -197,7 +197,7 @@ def _spec(layers: Sequence[Any], rows: list[Row], own_channels: Sequence[str] = 
     return spec
 
 
-def _trade_off_rows(recommendation: Recommendation) -> Iterator[Row]:
+def _trade_off_rows(recommendation: Recommendation) -> Iterator[ChartRow]:
     """Yield a row for each setting."""
     for place, setting in enumerate(_by_target(recommendation)):
         time, share = setting.figures.get("end_to_end_ms"), setting.throughput_share
@@ -226,7 +226,7 @@ def _by_target(recommendation: Recommendation) -> list[SettingSummary]:
     return sorted(recommendation.settings, key=lambda each: each.target_ms or float("inf"))
 
 
-def _time_rows(recommendation: Recommendation) -> Iterator[Row]:
+def _time_rows(recommendation: Recommendation) -> Iterator[ChartRow]:
     for setting in _by_target(recommendation):
         for name, field in TIMES.items():
             value = setting.figures.get(field)
@@ -247,7 +247,7 @@ def _drawn_least(time: Estimate) -> float:
     return max(time.least, 0.1 * time.mean)
 
 
-def _outlines(rows: Sequence[Row]) -> list[Any]:
+def _outlines(rows: Sequence[ChartRow]) -> list[Any]:
     """Return an outline around marks for each kind of marked setting, with a legend."""
     said = [
         {"ms": row["ms"], "share": row["share"], "meaning": meaning}

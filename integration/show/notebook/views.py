@@ -33,7 +33,7 @@ from ...runs.quantities import (
     in_view,
     vertex_windows,
 )
-from ...runs.reference_comparison import Comparison, Row
+from ...runs.reference_comparison import ComparedFigure, Comparison
 from ...runs.window_figures import COUNTS, FIGURES, figures_of_runs
 from ..terminal.comparison import cells_of, verdict
 from ..terminal.forecast import LOAD_COLUMNS, forecast_words, load_rows
@@ -198,7 +198,7 @@ _NUMBERS = {
 }
 
 
-def _number(row: Row) -> dict[str, Any]:
+def _number(row: ComparedFigure) -> dict[str, Any]:
     values = {name: getattr(row, name) for name in (*_TEXTS, "ratio", "tolerance", "ok", "why")}
     for side, spread in (("flink", row.flink), ("ours", row.ours)):
         if spread is not None:

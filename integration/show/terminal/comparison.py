@@ -13,7 +13,7 @@ from rich.text import Text
 
 from ...base.number_text import NOTHING, counted, figure, is_or_are, ratio, size, size_in, size_unit
 from ...runs.quantities import END_TO_END, JOB, THROUGHPUT, WINDOWS, in_view
-from ...runs.reference_comparison import TOO_SMALL, Comparison, Row, Spread
+from ...runs.reference_comparison import TOO_SMALL, ComparedFigure, Comparison, Spread
 from ...runs.result_differences import FigureDifference, ResultDifferences
 from .console import WIDTH
 from .table_style import BEFORE, BOTH, TIGHT, figures
@@ -162,7 +162,7 @@ def trust(comparison: Comparison) -> str:
     return "Checkpoint times and throughput, which tune compares, are inside: its figures can be trusted."
 
 
-def cells_of(row: Row, other: str = FLINK_SIDE, *, units: bool = False) -> Iterator[str]:
+def cells_of(row: ComparedFigure, other: str = FLINK_SIDE, *, units: bool = False) -> Iterator[str]:
     """Yield the texts of a row after its name: the other side's value, ours, ratio, tolerance, verdict.
 
     With `units`, sizes have units. Other units are in the legend.

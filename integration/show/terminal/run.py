@@ -197,7 +197,7 @@ SUBTASK_COLUMNS = ("Subtask", *(quantity.head(SUBTASKS) for quantity in _SUBTASK
 """Columns of `subtask_rows`. Queues are in buffers."""
 
 
-class Row(NamedTuple):
+class TableRow(NamedTuple):
     """A quantity and its value in every column."""
 
     name: str
@@ -209,7 +209,7 @@ class RunTable(NamedTuple):
     """Quantities by run, or by window of a run."""
 
     columns: tuple[str, ...]
-    rows: Sequence[Row]
+    rows: Sequence[TableRow]
 
 
 def summary_table(results: Mapping[str, Result]) -> RunTable:
@@ -225,7 +225,7 @@ def summary_table(results: Mapping[str, Result]) -> RunTable:
         texts = list(map(quantity.unit.text, values))
         if with_ratio:
             texts.append(NOTHING if quantity.unit is COUNT else ratio(quotient(values[1], values[0])))
-        rows.append(Row(quantity.head(WINDOWS), quantity.meaning, tuple(texts)))
+        rows.append(TableRow(quantity.head(WINDOWS), quantity.meaning, tuple(texts)))
     return RunTable((*columns, "ratio") if with_ratio else tuple(columns), rows)
 
 

@@ -10,8 +10,8 @@ from integration.base.number_text import figure
 from integration.runs.quantities import ALIGNMENT, BUFFER_SIZE, END_TO_END, START_DELAY, THROUGHPUT
 from integration.runs.reference_comparison import (
     TOO_SMALL,
+    ComparedFigure,
     Comparison,
-    Row,
     Spread,
     buffer_time_ms,
     compare,
@@ -98,7 +98,7 @@ def reference(*repetitions: Result, **changes: float) -> dict[str, Any]:
     return document
 
 
-def rows(results: list[Result], flink: dict[str, Any]) -> dict[str, Row]:
+def rows(results: list[Result], flink: dict[str, Any]) -> dict[str, ComparedFigure]:
     return {row.quantity: row for row in compare(results, flink).rows}
 
 
@@ -368,7 +368,7 @@ def test_a_number_inside_an_allowance_of_more_than_half_of_it_is_too_small_to_ju
     outside = msgspec.structs.replace(small, ok=False, why="outside")
     assert [without_proof(each).why for each in (small, half, outside)] == [TOO_SMALL, "tolerance", "outside"]
 
-    def said(*numbers: Row) -> tuple[str, str]:
+    def said(*numbers: ComparedFigure) -> tuple[str, str]:
         comparison = Comparison(scenario="x", seeds=[1], rows=list(numbers))
         return verdict([comparison]), trust(comparison)
 

@@ -18,7 +18,7 @@ from integration.advise.forecast.forecast import Forecast
 from integration.advise.tune.recommend import Recommendation
 from integration.base.errors import MissingExtraError
 from integration.flink import Imported, Recording, import_scenario
-from integration.runs.reference_comparison import Comparison, Row, Spread
+from integration.runs.reference_comparison import ComparedFigure, Comparison, Spread
 from integration.show.charts.chart_style import Chart, to_png, to_svg
 from integration.show.charts.run_charts import charts
 from integration.show.notebook.views import COMPARISON, FORECAST, IMPORTED, RECOMMENDATION, RESULT
@@ -45,10 +45,10 @@ def result() -> Result:
 
 
 def comparison(name: str = "2x2") -> Comparison:
-    def row(quantity: str, ours: Spread | None, ok: bool) -> Row:
+    def row(quantity: str, ours: Spread | None, ok: bool) -> ComparedFigure:
         flink = Spread(100.0, 90.0, 110.0)
         ratio = None if ours is None else ours.median / 100.0
-        return Row(
+        return ComparedFigure(
             window="20-60 s", vertex=name, quantity=quantity, unit="ms", flink=flink, ours=ours, ratio=ratio,
             tolerance=15.0, ok=ok, why="tolerance" if ok else "outside",
         )  # fmt: skip

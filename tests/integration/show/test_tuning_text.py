@@ -23,7 +23,7 @@ from integration.show.charts.run_charts import charts
 from integration.show.charts.tuning_charts import times_by_target, trade_off, tuning_charts
 from integration.show.terminal.documents import Tuning
 from integration.show.terminal.tuning import print_tuning
-from tests.integration.advise.tune.made_up import SCENARIO, Figures, advice, measures, recommendation
+from tests.integration.advise.tune.made_up import SCENARIO, MeasuresOf, advice, measures, recommendation
 from tests.integration.sample_results import sample_results
 
 CURVE = {
@@ -43,7 +43,7 @@ def curve(name: str, seed: int) -> Measures:
     return measures(time + seed, rate)
 
 
-def found_in(figures: Figures = curve, **limits: float) -> Recommendation:
+def found_in(figures: MeasuresOf = curve, **limits: float) -> Recommendation:
     return recommendation(figures, **limits)
 
 

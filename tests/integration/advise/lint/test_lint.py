@@ -10,7 +10,7 @@ from integration.advise.lint.flink_options import (
     nearest,
     read_version,
 )
-from integration.advise.lint.rules import Remark, read_settings
+from integration.advise.lint.rules import LintRemark, read_settings
 from integration.cli.app import main
 from netstack import NEWEST_FLINK, OPTIONS, PRESETS, FlinkVersion, InputError
 
@@ -22,7 +22,7 @@ CHECKPOINTS = "execution.checkpointing"
 def check(tmp_path):
     """Checks a text as a configuration file; gives (line, rule, option) of what is found."""
 
-    def check_text(text: str, version: str = "2.2", name: str = "config.yaml") -> list[Remark]:
+    def check_text(text: str, version: str = "2.2", name: str = "config.yaml") -> list[LintRemark]:
         path = tmp_path / name
         path.write_text(text)
         return lint(path, version).findings
@@ -30,7 +30,7 @@ def check(tmp_path):
     return check_text
 
 
-def places(findings: list[Remark]) -> list[tuple[int | None, str, str, str]]:
+def places(findings: list[LintRemark]) -> list[tuple[int | None, str, str, str]]:
     return [(each.line, each.severity, each.rule, each.option) for each in findings]
 
 

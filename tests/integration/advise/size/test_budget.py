@@ -30,8 +30,8 @@ from integration.advise.size.budget import (
     PLAN,
     BudgetPlan,
     Curve,
-    Figures,
     Place,
+    PlanFigures,
     PlannedExchange,
     PlannedMemory,
     PlannedPlace,
@@ -104,11 +104,11 @@ def in_slots() -> Scenario:
     )
 
 
-def figures(delay_ms: float, records_per_s: float = 1000.0) -> Figures:
-    return Figures(delay_ms=delay_ms, checkpoint_ms=delay_ms, records_per_s=records_per_s)
+def figures(delay_ms: float, records_per_s: float = 1000.0) -> PlanFigures:
+    return PlanFigures(delay_ms=delay_ms, checkpoint_ms=delay_ms, records_per_s=records_per_s)
 
 
-def a_gate(points: dict[int, Figures | None]) -> Place:
+def a_gate(points: dict[int, PlanFigures | None]) -> Place:
     return Place("gate", parts=2, pools=Counter({"tm": 2}), steps=[2, 4, 6, 8], base=6, points=points)
 
 
@@ -299,7 +299,7 @@ def test_chance_is_no_gain() -> None:
     ],
 )
 def test_sizes_are_measured_while_larger_ones_bring_something(
-    points: dict[int, Figures | None], wanted: list[int]
+    points: dict[int, PlanFigures | None], wanted: list[int]
 ) -> None:
     assert a_gate(points).next_sizes(990) == wanted
 
@@ -357,7 +357,7 @@ def test_delays_are_those_from_vertex_to_vertex_and_the_last_barrier_counts() ->
         checkpoints=[early, done, failed],
         steady=[steady],
     )
-    assert figures_of([result, result]) == Figures(
+    assert figures_of([result, result]) == PlanFigures(
         delay_ms=(100 - 10) + (135 - 100), checkpoint_ms=150, records_per_s=12
     )
     assert read_per_s(scenario, result) == [75.0, 225.0, 400.0]
@@ -382,7 +382,7 @@ def far() -> BudgetPlan:
     return plan_budget(scenario, 512 * MIB, check=True)
 
 
-def trial(plan: BudgetPlan, name: str) -> Figures:
+def trial(plan: BudgetPlan, name: str) -> PlanFigures:
     (found,) = [each.figures for each in plan.trials if each.name == name]
     assert found is not None
     return found
@@ -477,7 +477,9 @@ def test_a_tight_budget_says_what_more_would_bring_and_the_plan_runs(
     assert "buffers = { " + ", ".join(f"{key} = {value}" for key, value in keys.items()) + " }" in words
 
 
-def shown(planned: Figures, now: Figures, *, saved_ms: float = 0.0, preset: str = "flink-2.2") -> list[str]:
+def shown(
+    planned: PlanFigures, now: PlanFigures, *, saved_ms: float = 0.0, preset: str = "flink-2.2"
+) -> list[str]:
     """Return the lines printed for a plan of the chain."""
     place = PlannedPlace(parts=2, least=3, enough=6, planned=4)
     buffers = EdgeBuffers(exclusive=1, floating=2, partition=4, max_per_channel=2)

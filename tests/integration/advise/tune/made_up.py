@@ -26,7 +26,7 @@ SCENARIO = Scenario(
     config=NetworkConfig(checkpoint_interval_s=20.0),
 )
 
-Figures = Callable[[str, int], Measures | None]
+MeasuresOf = Callable[[str, int], Measures | None]
 """Function that makes up the figures of a setting with a seed; None: the run failed."""
 
 
@@ -71,7 +71,7 @@ def usual(name: str, seed: int) -> Measures:
 class MadeUpRuns:
     """Runs points: keeps them, with why they were run, and makes up their rows."""
 
-    def __init__(self, figures: Figures = usual, if_cpu_bound: Figures = usual) -> None:
+    def __init__(self, figures: MeasuresOf = usual, if_cpu_bound: MeasuresOf = usual) -> None:
         self.figures = figures
         self.if_cpu_bound = if_cpu_bound
         self.calls: list[tuple[str, list[Point]]] = []
@@ -104,7 +104,7 @@ class MadeUpRuns:
 
 
 def advice(
-    figures: Figures | MadeUpRuns = usual,
+    figures: MeasuresOf | MadeUpRuns = usual,
     scenario: Scenario = SCENARIO,
     question: Question | None = None,
     axes: Sequence[Axis] = (),
@@ -118,7 +118,7 @@ def advice(
 
 
 def recommendation(
-    figures: Figures | MadeUpRuns = usual, scenario: Scenario = SCENARIO, **limits: float
+    figures: MeasuresOf | MadeUpRuns = usual, scenario: Scenario = SCENARIO, **limits: float
 ) -> Recommendation:
     """The recommendation for made-up figures."""
     (found,) = advice(figures, scenario, **limits).recommendations

@@ -13,7 +13,14 @@ from integration.advise.tune.words import measured_text
 from integration.base.number_text import milliseconds
 from integration.runs.window_figures import Measures
 from netstack import CheckpointResult, CheckpointStatus, InputError
-from tests.integration.advise.tune.made_up import SCENARIO, Figures, advice, measures, recommendation, usual
+from tests.integration.advise.tune.made_up import (
+    SCENARIO,
+    MeasuresOf,
+    advice,
+    measures,
+    recommendation,
+    usual,
+)
 
 
 def test_figures_are_means_over_seeds_with_their_intervals() -> None:
@@ -50,11 +57,11 @@ def test_nothing_can_be_recommended_without_a_run_of_the_present_setting() -> No
         recommend(Race(SCENARIO, recommendation().constraints, {}))
 
 
-def first_words(figures: Figures, **limits: float) -> str:
+def first_words(figures: MeasuresOf, **limits: float) -> str:
     return recommendation(figures, **limits).words[0]
 
 
-def only(names: tuple[str, ...], figures: Figures) -> Figures:
+def only(names: tuple[str, ...], figures: MeasuresOf) -> MeasuresOf:
     """Figures of some settings; the others are like now."""
     return lambda name, seed: figures(name if name in names else NOW, seed)
 
@@ -73,7 +80,7 @@ def test_the_verdict_has_the_gain_and_the_price() -> None:
 
 
 def test_throughput_is_said_as_a_share_or_as_a_factor() -> None:
-    def with_rate(rate: float) -> Figures:
+    def with_rate(rate: float) -> MeasuresOf:
         return only(
             ("target 1 s",), lambda name, seed: usual(name, seed) if name == NOW else measures(600.0, rate)
         )
@@ -172,7 +179,7 @@ def test_a_second_mechanism_must_gain_more_than_its_uncertainty(spread: float, c
     assert found.chosen == ("target 200 ms, unaligned" if combined else "target 200 ms")
 
 
-def race_of(figures: Figures, seeds: int) -> Race:
+def race_of(figures: MeasuresOf, seeds: int) -> Race:
     """A race of the present setting and the target 200 ms, both run with so many seeds."""
     race = Race(SCENARIO, recommendation().constraints, {})
     for name in (NOW, "target 200 ms"):
