@@ -119,6 +119,7 @@ class Side:
     def close(self) -> None:
         """Give all memory back; the link has ended."""
         self.gate.release()
+        self.consumer.release()  # after its channels, which are then not offered its segment
         self.subpartition.release()
         self.output.lazy_destroy()
 
