@@ -52,7 +52,7 @@ from ..spark.shuffling.frame_partitions import read_in_partitions
 from ..spark.shuffling.pieces import Compression
 from ..spark.shuffling.reports import shuffle_statistics
 from .arguments import Flag, Settings, Several, Whole, require_some, usage_error, warn_of_bare_numbers
-from .option_names import Sets, usage_line
+from .option_names import Sets, naming_options, usage_line
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -279,5 +279,5 @@ def _said_in_a_line(output: str) -> Iterator[None]:
         if is_from_spark(error):
             raise usage_error("shuffle", one_line(error)) from error
         if isinstance(error, SourceError):
-            raise UsageError([" ".join(str(error).split())]) from error
+            raise usage_error("shuffle", naming_options(" ".join(str(error).split()))) from error
         raise

@@ -118,15 +118,21 @@ class SelectorTerms(NamedTuple):
 
 
 def selector_of(strategy: ShipStrategy, channels: int, terms: SelectorTerms) -> ChannelSelector:
-    """Return the channel selector of one producer; not for strategies that copy each record."""
+    """Return the channel selector of one producer.
+
+    Raises:
+        ValueError: the strategy copies each record to all consumers, or has no selector.
+    """
     match strategy:
         case ShipStrategy.HASH:
             assert terms.key_hash is not None
             return KeyGroupSelector(channels, terms.max_parallelism, terms.key_hash)
         case ShipStrategy.REBALANCE:
             return RoundRobin(channels, terms.random_channel(channels), adaptive=terms.adaptive)
-        case _:
+        case ShipStrategy.FORWARD | ShipStrategy.RESCALE:
             return RoundRobin(channels, adaptive=terms.adaptive)
+        case _:
+            raise ValueError(f"no selector chooses one channel for each record of {strategy}")
 
 
 ChannelSelector = RoundRobin | KeyGroupSelector | Fraction | MeasuredShares

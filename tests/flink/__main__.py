@@ -71,7 +71,7 @@ def compare(asked: argparse.Namespace) -> int:
 
 
 def steps(asked: argparse.Namespace) -> int:
-    """Show what debloating goes by, step by step, in Flink and here."""
+    """Show the figures by which debloating decides, step by step, in Flink and here."""
     scenario = scenario_named(asked.scenario, asked.policy, asked.flink)
     described(scenario)
     check_steps(scenario)

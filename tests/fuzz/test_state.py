@@ -117,7 +117,7 @@ ONE_DAMAGED = st.tuples(damaged(tables()), logs()) | st.tuples(tables(), damaged
 
 @door(ONE_DAMAGED)
 def test_a_table_before_a_log(table: bytes, log: bytes) -> bool:
-    """What is restored of a table and a log can be walked through, stored and restored once more as it is."""
+    """State restored from a table and a log can be read, stored and restored once more unchanged."""
     handles = [
         _handle("s0", table, StateFormat.CANONICAL),
         _handle("changelog", log, StateFormat.LOG),

@@ -288,6 +288,17 @@ def test_a_mistake_is_one_line_before_spark_starts(folder, capsys, monkeypatch, 
     assert message in captured.err
 
 
+def test_a_file_that_is_named_as_a_parameter_keeps_its_name(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr("integration.cli.shuffle.spark_session", None)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "config.rows").write_text("number\n1\n")
+    arguments = ["--input", "config.rows", "--output", "out", "--partitions", "2", "--key", "number"]
+    assert main(["shuffle", *arguments]) == exit_status.MISTAKE
+    err = capsys.readouterr().err
+    assert err.startswith("netstack shuffle: config.rows: its extension does not show the format")
+    assert err.endswith("name it with --format\n")
+
+
 @pytest.mark.long
 def test_ctrl_c_ends_a_shuffle_with_one_line_and_no_output(folder):
     output = folder / "no-6"

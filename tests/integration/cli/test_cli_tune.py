@@ -68,7 +68,7 @@ def out_of(command: Arguments) -> Path:
 
 
 def again(command: Arguments, folder: Path) -> Arguments:
-    """The same command with another folder for what it writes, which has the points already."""
+    """Return the same command with another output folder, which has the finished points already."""
     shutil.copytree(out_of(command) / "points", folder / "points")
     return [*command[: command.index("--out")], "--out", str(folder)]
 

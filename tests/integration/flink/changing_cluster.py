@@ -337,7 +337,7 @@ class Start:
     attempt: int
     version: str
     running_s: float
-    """From then on the job is RUNNING."""
+    """Time in seconds from which the job is RUNNING."""
     tasks_s: float
     """From then on its tasks are."""
     failed_s: float = inf
@@ -346,7 +346,7 @@ class Start:
     """From then on the task manager `lost` says nothing, and all others are back-pressured."""
     lost: str = ""
     parallelism: int
-    """Of the second vertex."""
+    """Number of subtasks of the second vertex."""
     managers: tuple[str, ...]
     turn: int
     """The task manager of the first subtask."""

@@ -1,4 +1,4 @@
-"""Clusters that do not let everybody in: TLS, certificates, headers, passwords, proxies, short outages."""
+"""Access to protected clusters: TLS, certificates, headers, passwords, proxies, short outages."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ ROUNDED = 0.5
 """Milliseconds in a second, or records, by which a whole number is off."""
 
 PATIENCE_S = 2.0
-"""For an answer over HTTP."""
+"""Seconds to wait for an answer over HTTP."""
 
 TOO_LITTLE = "too little"
 """Outcome for a job that has run for too short a time, also after a restart."""

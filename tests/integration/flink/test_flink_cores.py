@@ -411,7 +411,7 @@ class OneTaskManager:
         return next(self._answers)
 
     def pause(self, seconds: float) -> None:
-        """Nobody waits."""
+        """Return at once; a recording needs no time to change."""
 
     def clock(self) -> float:
         return 0.0

@@ -70,7 +70,7 @@ def wait(lab: Lab) -> None:
 
 
 def figures(lab: Lab, side: int = 0) -> list[Any]:
-    """What has come of a side so far, without its name."""
+    """Return the figures of a side up to now, without its name."""
     job = lab.sides[side]
     job.new_checkpoints()
     return [

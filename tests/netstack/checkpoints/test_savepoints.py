@@ -66,7 +66,7 @@ def types(job: Job) -> Counter[tuple[str, str]]:
 
 
 def positions(folder: SavepointFolder) -> list[int]:
-    """How many records each source had sent."""
+    """Return the number of records that each source had sent."""
     read = HandleReader(folder)
     return [
         decode_value(read(handle))[0]

@@ -1,4 +1,4 @@
-"""Which request for a checkpoint is granted, and how many failures in a row a job tolerates."""
+"""Requests for checkpoints that are granted or refused, and the number of failures that a job tolerates."""
 
 from __future__ import annotations
 

@@ -233,7 +233,7 @@ ATTACKS: list[tuple[str, bytes, type[Exception], str]] = [
         "buffer reordering: expected sequence number 1, got 0",
     ),
     (
-        "a buffer of no channel",
+        "a buffer of an unknown channel",
         buffer(0, channel=9),
         RemoteProtocolError,
         "a buffer or a backlog arrived for channel 9, which this task manager has not requested",
