@@ -8,7 +8,7 @@ from math import cos, floor, isnan, pi
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from msgspec import UNSET
 
@@ -252,6 +252,8 @@ OUTAGES = st.lists(st.builds(outage, st.floats(0.0, 12.0), st.floats(0.01, 6.0))
 def test_pending_records_are_those_that_have_arrived_and_were_not_read(
     of_source: dict[str, Any], rates: tuple[float, float], outages: list[Outage]
 ) -> None:
+    # A record that is due at the very end of the run may have arrived or not, by the rounding of its time.
+    assume(all(abs(rate * 25.0 - round(rate * 25.0)) > 1e-6 for rate in rates))
     scenario = generated(*outages, rates=rates, **of_source)
     spec = scenario.vertices[0].source
     assert isinstance(spec, GeneratorSpec)
