@@ -1,13 +1,16 @@
 """Measures the speed of emulated jobs in buffers per second; prints tables as Markdown.
 
-Run it with ``python -m benches.jobs``, or through ``make bench``. Each line is the best of a few runs in this
-process, on one core. The module also measures the time of a fixed piece of pure Python, to compare figures of
-different machines. A server core of 2024 without compilation emulates about 23,000 buffers per second at 4x4,
-and 18,000 at 64x64.
+Run it with ``python -m benches.jobs``, or through ``make bench``. Each line of the table is the best of a few
+runs in this process, on one core, in processor time. Its last column does not depend on the machine: it is
+the number of entries of the agenda that run for each buffer received over a link.
+
+``python -m benches.jobs speed`` prints only its first line, within ten seconds: the speed of a 4x4 job
+relative to that of a bare heap of events. This ratio depends little on the machine, so it shows whether the
+code has become slower. Compare plain Python with plain Python, and compiled with compiled (``make fast``).
 
 ``python -m benches.jobs million`` instead runs a job of 1000x1000 subtasks, with a million channels, for ten
-emulated seconds with checkpoints. It runs at two loads, each in its own process. With a compiled core (``make
-fast``) this takes about a minute.
+emulated seconds with checkpoints. It runs at two loads, each in its own process. With a compiled core this
+takes about a minute.
 """
 
 from __future__ import annotations
@@ -16,30 +19,45 @@ import multiprocessing
 import resource
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from heapq import heappop, heappush
+from statistics import median
 from time import perf_counter, process_time
 
 import trio
 
 from netstack import (
+    Agenda,
     Edge,
     GeneratorSpec,
+    Job,
     NetworkConfig,
     Result,
     Scenario,
     Vertex,
+    core_is_compiled,
     emulate,
     run_job,
 )
 
 RUNS = 3
-RECORD_BYTES = 1013
+"""Runs of each case of the table; the fastest counts."""
+
+ROUNDS = 9
+"""Runs of the job, each followed by a run of the bare heap, of which `speed` takes the median."""
+
+EVENTS = 100_000
+"""Events of each run of the bare heap."""
+
+WAITING = 30
+"""Entries that wait on the bare heap, about as many as in a 4x4 job."""
 
 
 def job(
     parallelism: int,
     duration_s: float,
     *,
+    record_bytes: int = 1013,
     service_s: float = 0.001,
     ship: str = "rebalance",
     target_s: float | None = None,
@@ -48,7 +66,7 @@ def job(
 ) -> Scenario:
     """Return a job of sources that send as fast as possible to as many consumers.
 
-    With the default service time, each consumer reads about 1 MB/s.
+    With the default size of records and service time, each consumer reads about 1 MB/s.
     """
     config = NetworkConfig(
         checkpoint_interval_s=interval_s,
@@ -61,10 +79,20 @@ def job(
         duration_s=duration_s,
         config=config,
         vertices=(
-            Vertex(name="source", parallelism=parallelism, source=GeneratorSpec(record_bytes=RECORD_BYTES)),
+            Vertex(name="source", parallelism=parallelism, source=GeneratorSpec(record_bytes=record_bytes)),
             Vertex(name="stage1", parallelism=parallelism, service=((0.0, service_s),)),
         ),
         edges=(Edge(source="source", target="stage1", ship=ship),),
+    )
+
+
+def with_sink(scenario: Scenario) -> Scenario:
+    """Return the job with a third vertex, which reads the records that the second one emits."""
+    stage = scenario.vertices[-1]
+    return replace(
+        scenario,
+        vertices=(*scenario.vertices, Vertex(name="sink", parallelism=stage.parallelism)),
+        edges=(*scenario.edges, Edge(source=stage.name, target="sink", ship="rebalance")),
     )
 
 
@@ -80,6 +108,8 @@ CASES = (
     Case("4x4, 1 MB/s, debloating off", job(4, 46.0)),
     Case("4x4, 1 MB/s, no checkpoints", job(4, 46.0, interval_s=None)),
     Case("4x4, 1 MB/s, unaligned checkpoints", job(4, 46.0, unaligned=True)),
+    Case("4x4, 1 MB/s, records of 100 B", job(4, 46.0, record_bytes=96, service_s=0.0001)),
+    Case("4x4, 1 MB/s, vertex in the middle", with_sink(job(4, 46.0))),
     Case("4x4, 1 MB/s, debloat target 100 ms", job(4, 23.0, target_s=0.1)),
     Case("4x4, 1 MB/s, records by hash, debloat target 100 ms", job(4, 23.0, ship="hash", target_s=0.1)),
     Case("2x2, 5 MB/s, debloating off", job(2, 20.0, service_s=0.0002)),
@@ -88,31 +118,73 @@ CASES = (
 )
 
 
-def yardstick() -> float:
-    """Return the seconds that a fixed piece of pure Python takes."""
-
-    def work() -> int:
-        total = 0
-        for number in range(2_000_000):
-            total += number & 7
-        return total
-
-    return best(work)
+def timed(scenario: Scenario) -> tuple[float, Result]:
+    """Return the processor time of a run in seconds, and its result."""
+    begun = process_time()
+    result = emulate(scenario)
+    return process_time() - begun, result
 
 
-def best(work: Callable[[], object]) -> float:
-    """Return the shortest time of a few runs, in seconds."""
-    times = []
-    for _ in range(RUNS):
-        start = perf_counter()
-        work()
-        times.append(perf_counter() - start)
-    return min(times)
+def bare_heap_s() -> float:
+    """Return the processor time of `EVENTS` events of a bare heap, in seconds.
+
+    As the agenda does, it takes the next entry from a heap and calls its callback, which adds an entry.
+    """
+
+    heap: list[tuple[float, int, Callable[[float], None], tuple[()]]] = []
+    serial = 0
+
+    def event(time: float) -> None:
+        nonlocal serial
+        serial += 1
+        heappush(heap, (time + 1.0 + serial % 7, serial, event, ()))
+
+    for _ in range(WAITING):
+        event(0.0)
+    begun = process_time()
+    for _ in range(EVENTS):
+        time, _, callback, arguments = heappop(heap)
+        callback(time, *arguments)
+    return process_time() - begun
 
 
-def fastest(scenario: Scenario) -> Result:
-    """Return the result of the fastest of a few runs."""
-    return min((emulate(scenario) for _ in range(RUNS)), key=lambda result: result.wall_seconds)
+def speed() -> str:
+    """Return a line with the speed of a 4x4 job, relative to that of a bare heap of events.
+
+    Both take turns, so that a change of the machine's speed changes both. The ratio is the median.
+    """
+    scenario = job(4, 23.0)
+    buffers_s, events_s = list[float](), list[float]()
+    for _ in range(ROUNDS):
+        seconds, result = timed(scenario)
+        buffers_s.append(result.work.buffers / seconds)
+        events_s.append(EVENTS / bare_heap_s())
+    ratio = median(buffers / events for buffers, events in zip(buffers_s, events_s, strict=True))
+    core = "compiled" if core_is_compiled() else "plain"
+    return (
+        f"4x4, {core}, Python {sys.version.split()[0]}: {1000 * ratio:.1f} buffers per 1,000 events "
+        f"of a bare heap ({median(buffers_s):,.0f} buffers/s, {median(events_s):,.0f} events/s "
+        "of processor time)"
+    )
+
+
+def entries_per_buffer(scenario: Scenario) -> float:
+    """Return how many entries of the agenda run for each buffer received over a link, lines included."""
+    entries = 0
+
+    def count() -> None:
+        nonlocal entries
+        entries += 1
+
+    async def buffers() -> int:
+        agenda = Agenda()
+        agenda.between = count
+        running = Job(scenario, agenda)
+        await running.run()
+        return running.work.buffers
+
+    received = trio.run(buffers)
+    return entries / received
 
 
 def resident_bytes() -> int:
@@ -190,7 +262,7 @@ def run_large(case: Large) -> str:
 
 def million() -> None:
     """Print the table of the largest jobs."""
-    print(f"Pure-Python yardstick: {yardstick() * 1000:.0f} ms; Python {sys.version.split()[0]}\n")
+    print(f"{speed()}\n")
     print(f"{LARGE_PARALLELISM}x{LARGE_PARALLELISM}, {LARGE_DURATION_S:g} emulated seconds:\n")
     print(
         "| load | time to start, s | most memory, GiB | checkpoints | buffers "
@@ -205,19 +277,28 @@ def million() -> None:
 def main() -> None:
     """Print the tables."""
     seconds, channel = start_up(256)  # first, before other jobs leave memory allocated
-    scale = yardstick()
-    print(f"Pure-Python yardstick: {scale * 1000:.0f} ms; Python {sys.version.split()[0]}\n")
-    print("| job | buffers | wall time, s | buffers/s | records/s | emulated s for each s of wall time |")
-    print("|---|---:|---:|---:|---:|---:|")
+    print(f"{speed()}\n")
+    print(
+        "| job | buffers | processor time, s | buffers/s | records/s | emulated s for each s "
+        "| entries of the agenda for each buffer |"
+    )
+    print("|---|---:|---:|---:|---:|---:|---:|")
     for case in CASES:
-        result = fastest(case.scenario)
-        wall = result.wall_seconds
+        used, result = min((timed(case.scenario) for _ in range(RUNS)), key=lambda run: run[0])
         print(
-            f"| {case.name} | {result.work.buffers:,} | {wall:.2f} | {result.work.buffers / wall:,.0f} "
-            f"| {result.work.records / wall:,.0f} | {result.emulated_seconds / wall:.1f} |"
+            f"| {case.name} | {result.work.buffers:,} | {used:.2f} | {result.work.buffers / used:,.0f} "
+            f"| {result.work.records / used:,.0f} | {result.emulated_seconds / used:.1f} "
+            f"| {entries_per_buffer(case.scenario):.1f} |",
+            flush=True,
         )
     print(f"\n256x256 idle channels: started in {seconds:.1f} s, {channel:,.0f} bytes for each channel.")
 
 
 if __name__ == "__main__":
-    million() if sys.argv[1:] == ["million"] else main()
+    match sys.argv[1:]:
+        case ["million"]:
+            million()
+        case ["speed"]:
+            print(speed())
+        case _:
+            main()

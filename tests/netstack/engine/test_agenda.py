@@ -82,6 +82,17 @@ def test_whoever_looks_between_entries_sees_each_and_changes_nothing() -> None:
     assert seen == [1, 2]  # behind the last entry the run is over
 
 
+def test_entries_of_a_line_count_one_by_one_between_entries() -> None:
+    story = Story()
+    line, ran = Line(story.agenda), list[int]()
+    for _ in range(3):
+        line.at(1.0, story.note, "line")
+    story.at((2.0, "end"))
+    story.agenda.between = lambda: ran.append(len(story.trace))
+    story.run()
+    assert ran == [1, 2, 3]
+
+
 @given(st.lists(st.integers(0, 5)))
 def test_equal_times_keep_the_order_in_which_they_were_asked_for(times: list[int]) -> None:
     story = Story()
