@@ -307,10 +307,10 @@ class OperatorSubtask(Subtask):
         else:
             super()._start_checkpoint(barrier)
 
-    def stall(self, duration: float) -> None:
-        """Block for `duration` seconds; the records in progress are delayed by this time."""
-        if not self._serving.stall(duration):
-            super().stall(duration)
+    def block(self, duration: float) -> None:
+        """Do nothing for `duration` seconds; the records in progress are delayed by this time."""
+        if not self._serving.block(duration):
+            super().block(duration)
 
     def unconsumed(self, channel: InputChannel) -> list[Content]:
         """Return the data of `channel` that has been read but not processed."""
@@ -413,7 +413,7 @@ class OperatorSubtask(Subtask):
             policies = [gate.debloater for gate in self.gates if gate.debloater is not None]
             steps_to_grow = max([policy.settings.steps_to_grow for policy in policies], default=0)
             if self._steps_without_growth > steps_to_grow:
-                self.stall(self._behind_s)
+                self.block(self._behind_s)
                 self._behind_s = 0.0
 
     def release(self) -> None:

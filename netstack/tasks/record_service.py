@@ -120,7 +120,7 @@ class WholeBuffers:
             self._operator.process(block[passed:records] if passed or records < len(block) else block)
             self._passed = records
 
-    def stall(self, duration: float) -> bool:
+    def block(self, duration: float) -> bool:
         """Delay the end of the remaining pauses by `duration` seconds; returns False if there are none."""
         if self._pauses is None:
             return False
@@ -214,7 +214,7 @@ class RecordByRecord:
             await self._spend(self._spent)
         return True
 
-    def stall(self, duration: float) -> bool:
+    def block(self, duration: float) -> bool:
         """Return False: no finish times are planned ahead, so the subtask itself has to block."""
         return False
 

@@ -383,7 +383,7 @@ class SourceSubtask(Subtask):
         if self._began and not (self._behind and self._period):
             self._log.leave(self.position, max(self._next_due, self.agenda.now - self._catch_up))
 
-    def stall(self, duration: float) -> None:
+    def block(self, duration: float) -> None:
         """Emit nothing during the synchronous part of a snapshot."""
         self._working_until = max(self._working_until, self.agenda.now) + duration
 

@@ -43,12 +43,12 @@ class Subtask:
     """
 
     __slots__ = (
+        "_blocked_s",
         "_emission_due",
         "_final_checkpoint_completed",
         "_jitter",
         "_recovery",
         "_restoring",
-        "_stalled_s",
         "_waiter",
         "_wake_up",
         "agenda",
@@ -95,7 +95,7 @@ class Subtask:
         self._restoring: Iterator[None] | None = None
         self.mail: deque[Mail] = deque()
         self._waiter = Waiter(self.agenda)
-        self._stalled_s = 0.0
+        self._blocked_s = 0.0
         self._emission_due = False
         self._final_checkpoint_completed = False
         self._wake_up = environment.costs.wake_up_s
@@ -165,12 +165,12 @@ class Subtask:
         Then emit the output of a timer, if one is due.
         """
         while True:
-            while self.mail or self._stalled_s:
+            while self.mail or self._blocked_s:
                 while self.mail:
                     self.mail.popleft()()
-                stalled, self._stalled_s = self._stalled_s, 0.0
-                if stalled:
-                    await self.agenda.sleep(stalled)
+                blocked, self._blocked_s = self._blocked_s, 0.0
+                if blocked:
+                    await self.agenda.sleep(blocked)
             if not self._emission_due:
                 return
             self._emission_due = False
@@ -195,9 +195,9 @@ class Subtask:
     async def _emit_periodically(self) -> None:
         """Emit the output of a timer; called between two records, after an `_alarm`."""
 
-    def stall(self, duration: float) -> None:
-        """Block for `duration` seconds after the mail has been handled."""
-        self._stalled_s += duration
+    def block(self, duration: float) -> None:
+        """Do nothing for `duration` seconds, after the mail that is being handled."""
+        self._blocked_s += duration
 
     async def _wait(self, reason: Waiting) -> None:
         """Wait once, for `reason` or for mail."""

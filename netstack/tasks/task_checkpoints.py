@@ -304,7 +304,7 @@ class TaskCheckpoints:
 
     def _pass_sync(self, checkpoint_id: int, sync_s: float) -> None:
         """Block the task for the duration of the synchronous part, then upload."""
-        self._task.stall(sync_s)
+        self._task.block(sync_s)
         self._environment.scope.after(sync_s, self.upload, checkpoint_id)
 
     def begin(self, barrier: CheckpointBarrier, metrics: AlignmentMetrics | None) -> float:

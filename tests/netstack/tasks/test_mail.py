@@ -59,7 +59,7 @@ def source_and_sink(agenda: Agenda) -> tuple[Subtask, Subtask]:
 def test_mail_that_comes_while_a_snapshot_takes_its_time_is_handled_behind_it() -> None:
     agenda, handled_at = Agenda(), list[float]()
     _, sink = source_and_sink(agenda)
-    sink.post(partial(sink.stall, 0.01))
+    sink.post(partial(sink.block, 0.01))
     agenda.at(0.005, sink.post, lambda: handled_at.append(agenda.now))
     agenda.start(sink.handle_mail())
     agenda.at(1.0, agenda.stop)
