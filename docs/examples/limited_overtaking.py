@@ -43,9 +43,9 @@ from buffers import (
 )
 from flowcontrol import (
     Alignment,
-    AlignmentMetrics,
     CheckpointBarrier,
     DataType,
+    Trigger,
     data_type_of,
     encode_event,
 )
@@ -56,8 +56,9 @@ from netstack.exchange.channel import Item
 from netstack.exchange.partition import ResultPartition
 from netstack.exchange.remote_channel import RemoteInputChannel
 from netstack.jobs import build
-from netstack.tasks import subtask
-from netstack.tasks.task_checkpoints import TaskCheckpoints
+from netstack.tasks import operator_subtask
+from netstack.tasks.input_barriers import InputBarriers
+from netstack.tasks.snapshot_upload import SnapshotUpload
 
 SCENARIO = Path(__file__).parents[2] / "tests/data/flink-reference/2x2_200KBs_off.toml"
 LIMITS = (0, 1, 2, 4, 8)
@@ -175,16 +176,15 @@ class LimitedChannel(RemoteInputChannel):
         return super().start_persisting(checkpoint_id)
 
 
-class LimitedCheckpoints(TaskCheckpoints):
+class LimitedBarriers(InputBarriers):
     """Stores what aligned barriers have overtaken at the inputs, and the begin of a record before them."""
 
-    def begin(self, barrier: CheckpointBarrier, metrics: AlignmentMetrics | None) -> float:
-        """Take the synchronous part."""
-        sync_s = super().begin(barrier, metrics)
-        running = self._running.get(barrier.checkpoint_id)
-        if running is not None and may_overtake(barrier):
-            self._collect_inputs(running)
-        return sync_s
+    def begin(self, trigger: Trigger) -> SnapshotUpload | None:
+        """Begin a snapshot."""
+        upload = super().begin(trigger)
+        if upload is not None and may_overtake(trigger.barrier):
+            self._collect(upload)
+        return upload
 
 
 @contextmanager
@@ -196,18 +196,18 @@ def limited_overtaking(buffers: int) -> Iterator[None]:
         "RemoteInputChannel": LimitedChannel,
     }
     usual = {name: getattr(build, name) for name in places}
-    checkpoints, limit = subtask.TaskCheckpoints, Limit.buffers
+    barriers, limit = operator_subtask.InputBarriers, Limit.buffers
     Limit.buffers = buffers
     for name, variant in places.items():
         setattr(build, name, variant)
-    subtask.TaskCheckpoints = LimitedCheckpoints  # type: ignore[misc]
+    operator_subtask.InputBarriers = LimitedBarriers  # type: ignore[misc]
     try:
         yield
     finally:
         Limit.buffers = limit
         for name, variant in usual.items():
             setattr(build, name, variant)
-        subtask.TaskCheckpoints = checkpoints  # type: ignore[misc]
+        operator_subtask.InputBarriers = barriers  # type: ignore[misc]
 
 
 def run(scenario: Scenario, buffers: int, seed: int = 1) -> Result:

@@ -30,7 +30,7 @@ from flowcontrol import (
 )
 from integration import load_scenario
 from netstack import NetworkConfig, Result, emulate
-from netstack.tasks import task_checkpoints
+from netstack.tasks import input_barriers
 
 EXAMPLES = Path(__file__).parent
 JOBS = ("standstill", "standstill_after_expiry")
@@ -62,7 +62,7 @@ class ReleasingAligner(AlternatingAligner):
 @contextmanager
 def released_at_snapshot() -> Iterator[None]:
     """Let all jobs in the block resume channels so."""
-    usual = task_checkpoints.create_barrier_handler
+    usual = input_barriers.create_barrier_handler
 
     def releasing(config: NetworkConfig, channels: int) -> BarrierHandler:
         if config.barrier_mode.handler is not AlternatingAligner:
@@ -70,11 +70,11 @@ def released_at_snapshot() -> Iterator[None]:
         after_finish = config.checkpoints_after_tasks_finish
         return ReleasingAligner(channels, checkpoints_after_tasks_finish=after_finish)
 
-    task_checkpoints.create_barrier_handler = releasing
+    input_barriers.create_barrier_handler = releasing
     try:
         yield
     finally:
-        task_checkpoints.create_barrier_handler = usual
+        input_barriers.create_barrier_handler = usual
 
 
 def read_per_s(result: Result) -> float:

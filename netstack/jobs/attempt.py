@@ -195,7 +195,7 @@ class Attempt:
         for subtask in self.present:
             subtask.environment = subtask.environment._replace(config=config)
             if isinstance(subtask, OperatorSubtask) and config.takes_unaligned_checkpoints:
-                subtask.checkpoints.persist_data()
+                subtask.barriers.persist_data()
         if config.debloat_enabled != debloated:
             self._debloating += 1
             if config.debloat_enabled:

@@ -22,6 +22,7 @@ from ..results.recorder import SubtaskSample
 from ..state.handles import EVENT_TIME, HELD_BACK
 from ..state.state_kinds import StateKind
 from ..state.subtask_state import SubtaskState
+from .input_barriers import InputBarriers
 from .operators import Operator, OperatorContext
 from .record_service import RecordByRecord, Serving, WholeBuffers
 from .service_time import Throttle
@@ -60,6 +61,7 @@ class OperatorSubtask(Subtask):
         "_state_times",
         "_steps_without_growth",
         "_with_data",
+        "barriers",
         "buffers_in",
         "bytes_in",
         "gates",
@@ -105,6 +107,7 @@ class OperatorSubtask(Subtask):
         self.watermarks: WatermarkFlow | None = None
         self._parts: list[tuple[RecordBlock, int | None]] = []  # of the buffer in progress, with watermarks
         self._parts_of: InputChannel | None = None
+        self.barriers: InputBarriers
         self._serving: Serving = WholeBuffers(environment, operator, throttle)
 
     def connect(self, gates: list[InputGate]) -> None:
@@ -114,8 +117,8 @@ class OperatorSubtask(Subtask):
             self._serving = RecordByRecord(self, self.operator, self.throttle)
         if self.watermarks is not None:
             self.watermarks.connect(gates, self._advance_event_time)
-        self.checkpoints.connect(gates)
-        self._with_data = self.checkpoints.open_channels
+        self.barriers = InputBarriers(self, gates)
+        self._with_data = len(self.barriers.channels)
         # With one gate its poll is called directly, since it runs once per buffer.
         self._poll = gates[0].poll if len(gates) == 1 else UnionGate(gates).poll
 
@@ -182,8 +185,8 @@ class OperatorSubtask(Subtask):
 
     async def _read(self) -> None:
         """Read and process all input."""
-        checkpoints = self.checkpoints
-        while checkpoints.open_channels and not self.suspended:
+        handler = self.barriers.handler
+        while handler.open_channels and not self.suspended:
             if self.lateness is not None:
                 self.measure_lateness(self.lateness)
             if self.mail:
@@ -221,7 +224,7 @@ class OperatorSubtask(Subtask):
     def _count(self, buffer: InputBuffer) -> None:
         self.bytes_in += buffer.size
         self.buffers_in += 1
-        self.checkpoints.bytes_processed(buffer.size)
+        self.barriers.handler.bytes_processed(buffer.size)
 
     def _cost_of_buffer(self) -> float:
         """Return the cost of a buffer besides its records, in seconds.
@@ -285,10 +288,8 @@ class OperatorSubtask(Subtask):
             case EndOfOutputChannelState():
                 self._end_recovered_output(channel)
             case _:
-                started = self.checkpoints.handle(channel, event)
-                if started is not None:
-                    await self.agenda.sleep(started.sync_s)
-                    self.checkpoints.finish(started)
+                if self.barriers.handle(channel, event):
+                    await self._pass_blocked_time()
 
     async def _end_data(self, channel: InputChannel) -> None:
         """Handle the end of `channel`'s data; after the last channel, emit the operator's final output."""
@@ -302,7 +303,7 @@ class OperatorSubtask(Subtask):
 
     def _start_checkpoint(self, barrier: CheckpointBarrier) -> None:
         """Begin a checkpoint that the coordinator has triggered because all upstream tasks have ended."""
-        if self.checkpoints.open_channels:
+        if self.barriers.handler.open_channels:
             self._requested.append(barrier)
         else:
             super()._start_checkpoint(barrier)

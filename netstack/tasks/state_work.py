@@ -38,9 +38,9 @@ from ..state.changelog import Changelog, ChangelogBackend, Materialisation
 from ..state.handles import StateHandle, StoredFile
 from ..state.subtask_state import SubtaskState
 from ..state.table_backend import Accesses, TableStateBackend
+from .snapshot_upload import storing_s
 from .subtask import Subtask
 from .subtask_environment import Environment
-from .task_checkpoints import storing_s
 
 
 class StateTimes:

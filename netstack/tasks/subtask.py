@@ -12,13 +12,12 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from math import nan
 
-from buffers import Content, RecordBlock, encode_watermark
+from buffers import RecordBlock, encode_watermark
 from flowcontrol import CheckpointBarrier, EndOfPartition, Event
 
 from ..checkpoints.pending_checkpoint import UpstreamTask
 from ..checkpoints.recovery import SubtaskRecovery, restore_partitions
 from ..engine.agenda import Routine, Waiter
-from ..exchange.channel import InputChannel
 from ..exchange.gate import InputGate
 from ..exchange.partition import ALL, LEFT_OUT, ResultPartition
 from ..exchange.selectors import Fraction, RoundRobin
@@ -168,9 +167,8 @@ class Subtask:
             while self.mail or self._blocked_s:
                 while self.mail:
                     self.mail.popleft()()
-                blocked, self._blocked_s = self._blocked_s, 0.0
-                if blocked:
-                    await self.agenda.sleep(blocked)
+                if self._blocked_s:
+                    await self._pass_blocked_time()
             if not self._emission_due:
                 return
             self._emission_due = False
@@ -196,8 +194,12 @@ class Subtask:
         """Emit the output of a timer; called between two records, after an `_alarm`."""
 
     def block(self, duration: float) -> None:
-        """Do nothing for `duration` seconds, after the mail that is being handled."""
+        """Do nothing for `duration` seconds, after the mail or event that is being handled."""
         self._blocked_s += duration
+
+    async def _pass_blocked_time(self) -> None:
+        duration, self._blocked_s = self._blocked_s, 0.0
+        await self.agenda.sleep(duration)
 
     async def _wait(self, reason: Waiting) -> None:
         """Wait once, for `reason` or for mail."""
@@ -301,13 +303,6 @@ class Subtask:
 
     def before_snapshot(self, checkpoint_id: int) -> None:
         """Complete the state before it is snapshotted."""
-
-    def unconsumed(self, channel: InputChannel) -> list[Content]:
-        """Return the data of `channel` that has been read but not processed.
-
-        A subtask without inputs has none.
-        """
-        return []
 
     def checkpoint_completed(self, checkpoint_id: int) -> None:
         """Process the completion of a checkpoint; handled as mail if the subtask waits for it."""

@@ -268,15 +268,14 @@ def obeyed(job: Job) -> dict[str, object]:
     debloaters = [gate.debloater for gate in attempt.builder.gates]
     selectors = [output.selector for task in attempt.present for output in task.outputs]
     readers = [task for task in attempt.present if isinstance(task, OperatorSubtask)]
-    configs = {task.environment.config for task in attempt.present}
-    (config,) = configs | {task.checkpoints._environment.config for task in attempt.present}
+    (config,) = {task.environment.config for task in attempt.present}
     return {
         "config": {name: getattr(config, name) for name in CHANGEABLE},
         "policies": [
             each and (type(each), dataclasses.replace(each.settings, starting_size=0)) for each in debloaters
         ],
         "selection": [each.adaptive for each in selectors if isinstance(each, RoundRobin)],
-        "persists": [each.persist is not None for task in readers for each in task.checkpoints.channels],
+        "persists": [each.persist is not None for task in readers for each in task.barriers.channels],
         "barriers": coordinator._options,
         "timeout": coordinator._config.checkpoint_timeout_s,
         "scheduler": (coordinator._scheduler._interval, coordinator._scheduler._decider.min_pause_s),

@@ -15,6 +15,7 @@ from flowcontrol import (
     CheckpointBarrier,
     CheckpointOptions,
     FailureReason,
+    Trigger,
     decode_event,
 )
 from netstack import (
@@ -139,16 +140,19 @@ class Source:
 
     def begin(self, number: int) -> None:
         """Begin a checkpoint that is aligned until a timeout."""
-        metrics = AlignmentMetrics(0.0, 0.0, 0)
-        self.checkpoints.begin(CheckpointBarrier(number, 0.0, CheckpointOptions(timeout_s=60.0)), metrics)
-        self.checkpoints.upload(number)
+        self.begin_at(CheckpointBarrier(number, 0.0, CheckpointOptions(timeout_s=60.0)))
 
     def change_and_begin(self, number: int) -> None:
         """Give a key a value, and begin a checkpoint of it that is aligned."""
         self.state.keyed.set_current_key(number, 1)
         self.state.keyed.value("v").update("x" * 100)
-        self.checkpoints.begin(CheckpointBarrier(number, 0.0), AlignmentMetrics(0.0, 0.0, 0))
-        self.checkpoints.upload(number)
+        self.begin_at(CheckpointBarrier(number, 0.0))
+
+    def begin_at(self, barrier: CheckpointBarrier) -> None:
+        """Begin the checkpoint of a barrier; its synchronous part takes no time."""
+        upload = self.checkpoints.begin(barrier, AlignmentMetrics(0.0, 0.0, 0))
+        if upload is not None:
+            upload.start()
 
 
 def test_only_what_is_stored_for_a_checkpoint_takes_time_and_goes_if_it_is_aborted() -> None:
@@ -299,7 +303,7 @@ def test_what_arrives_after_an_unaligned_checkpoint_was_aborted_is_kept_for_none
 
     write_and_read(b"before")
     options = CheckpointOptions(Alignment.UNALIGNED)
-    sink.checkpoints.begin(CheckpointBarrier(1, 0.0, options), None)
+    sink.barriers.begin(Trigger(CheckpointBarrier(1, 0.0, options), None))
     write_and_read(b"meanwhile")
     sink.checkpoints.abort(1)
     write_and_read(b"afterwards")
