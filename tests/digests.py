@@ -6,10 +6,12 @@ The cases run commands and storms in virtual time, and a digest stands for the n
     python -m tests.digests --only run       # the cases whose names begin so
     python -m tests.digests --write          # store the digests of this checkout
     python -m tests.digests --texts FOLDER   # also write what each digest was made of, for `diff -r`
+    python -m tests.digests --exact FOLDER   # only write the short cases, with the times of their events
 
 Texts for people (notes, messages, advice) take no part, nor do versions and wall-clock times. Numbers count
 with nine digits. Math libraries differ in the last bit, and a run may turn on one: `machine_digest` tells
-whether this machine draws the random numbers of the stored digests.
+whether this machine draws the random numbers of the stored digests. On any machine plain Python and the
+compiled core give the same bits, so ``.ci/test-compiled.sh`` compares what both write with ``--exact``.
 """
 
 from __future__ import annotations
@@ -28,8 +30,11 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
+import trio
 
+from integration import load_scenario
 from integration.cli.app import main as netstack
+from netstack import Agenda, Job, core_is_compiled
 from tests.storms.one_storm import run_storm
 
 ROOT = Path(__file__).parent.parent
@@ -172,13 +177,44 @@ def text_of(name: str) -> str:
     return cases()[name]()
 
 
+def exact_text_of(name: str) -> str:
+    """Return the text of a short case, with the times of all events if the case runs a scenario.
+
+    Results are rounded, and the times are not. So the text differs if a single bit of a run does.
+    """
+    command, path, *_ = name.split()
+    times = list[str]()
+    if command in ("run", "diagnose"):
+        agenda = Agenda()
+        agenda.between = lambda: times.append(agenda.now.hex())
+        trio.run(Job(load_scenario(path), agenda).run)
+    return "\n".join([text_of(name), *times])
+
+
+def write_exactly(folder: Path) -> None:
+    """Write the exact texts of the short cases to `folder`, and print which core computed them."""
+    with ProcessPoolExecutor() as pool:
+        for name, text in zip(SHORT, pool.map(exact_text_of, SHORT), strict=True):
+            _write_text(folder, name, text)
+    print(f"{len(SHORT)} results of {'the compiled core' if core_is_compiled() else 'plain Python'}")
+
+
+def _write_text(folder: Path, name: str, text: str) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / f"{name.replace('/', '_')}.txt").write_text(text)
+
+
 def main() -> int:
     """Compare or store digests; the exit status is 1 where one differs."""
     parser = argparse.ArgumentParser(prog="python -m tests.digests", description=__doc__.split("\n")[0])
     parser.add_argument("--only", default="", help="beginning of the names of the cases")
     parser.add_argument("--write", action="store_true", help="store the digests")
     parser.add_argument("--texts", type=Path, help="folder for the texts whose digests are taken")
+    parser.add_argument("--exact", type=Path, help="folder for the short cases; compare nothing")
     options = parser.parse_args()
+    if options.exact is not None:
+        write_exactly(options.exact)
+        return 0
     stored = json.loads(STORED.read_text()) if STORED.exists() else {"machine": "", "digests": {}}
     names = [name for name in cases() if name.startswith(options.only)]
     digests = dict[str, str]()
@@ -188,8 +224,7 @@ def main() -> int:
             if stored["digests"].get(name) != digests[name]:
                 print(f"differs: {name}", flush=True)
             if options.texts is not None:
-                options.texts.mkdir(parents=True, exist_ok=True)
-                (options.texts / f"{name.replace('/', '_')}.txt").write_text(text)
+                _write_text(options.texts, name, text)
     different = sum(stored["digests"].get(name) != digest for name, digest in digests.items())
     if options.write:
         kept = {name: value for name, value in stored["digests"].items() if name in cases()}
