@@ -27,8 +27,9 @@ COMPILED = {
     "netstack/engine": "agenda event_clock randomness",
     "netstack/exchange": "channel connection emulated_link gate java_hash key_groups link local_channel "
     "partition remote_channel",
-    "netstack/tasks": "input_barriers key_hash operator_subtask record_service service_time snapshot_upload "
-    "source_log source_subtask subtask synthetic_output task_checkpoints task_input time_account watermarks",
+    "netstack/tasks": "input_barriers key_hash multiple_input_subtask operator_subtask record_service "
+    "service_time snapshot_upload source_log source_subtask subtask synthetic_output task_checkpoints "
+    "time_account watermarks",
 }
 
 

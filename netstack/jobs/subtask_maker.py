@@ -34,6 +34,7 @@ from ..state.subtask_state import ChangelogTerms, SubtaskState
 from ..state.table_backend import TableSettings, TableStateBackend
 from ..state.table_store import TableOptions, TableStores
 from ..tasks.key_hash import hash_by
+from ..tasks.multiple_input_subtask import GateWork, MultipleInputSubtask
 from ..tasks.operator_subtask import OperatorSubtask
 from ..tasks.operators import BroadcastSide, Forward, KeyedBroadcastOperator, Operator, OperatorContext
 from ..tasks.service_time import Throttle
@@ -44,7 +45,6 @@ from ..tasks.state_work import Materializer, TableSchedule
 from ..tasks.subtask import Subtask
 from ..tasks.subtask_environment import Environment
 from ..tasks.synthetic_output import Emission, HeldBack
-from ..tasks.task_input import GateWork
 from ..tasks.watermarks import EventTimeWindows, SourceWatermarks, WatermarkFlow
 
 __all__ = ["source_of"]
@@ -159,7 +159,8 @@ class SubtaskMaker:
                 checkpointing=self._scenario.config.checkpoint_interval_s is not None,
             )
             edges = self._scenario.inputs(vertex)
-            subtask = OperatorSubtask(
+            kind = MultipleInputSubtask if _reads_edges_separately(self._scenario, edges) else OperatorSubtask
+            subtask = kind(
                 self._environment_of(number, index),
                 vertex=number,
                 index=index,
@@ -178,8 +179,8 @@ class SubtaskMaker:
                 subtask.watermarks = WatermarkFlow(self._clock, windows, disorders)
             if state.changelog is not None and self._scenario.config.materializes:
                 subtask.on_opening = Materializer(subtask, vertex.parallelism, state.changelog).start
-            if _reads_edges_separately(self._scenario, edges):
-                subtask.works = [self._work_of_edge(vertex, number, index, edge, subtask) for edge in edges]
+            if isinstance(subtask, MultipleInputSubtask):
+                subtask.reads([self._work_of_edge(vertex, number, index, edge, subtask) for edge in edges])
             return subtask
 
         return make

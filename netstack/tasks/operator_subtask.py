@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Coroutine, Iterable, Iterator, Sequence
-from itertools import cycle
+from collections.abc import Callable, Coroutine, Iterable
 from math import floor
 from typing import Any
 
-from buffers import Content, EventBuffer, encode_behind
+from buffers import Content, EventBuffer, RecordBlock, encode_behind, split_at_watermarks
 from flowcontrol import (
     CheckpointBarrier,
     EndOfData,
@@ -17,8 +16,8 @@ from flowcontrol import (
 )
 
 from ..checkpoints.recovery import SubtaskRecovery
-from ..exchange.channel import InputChannel
-from ..exchange.gate import InputGate
+from ..exchange.channel import InputBuffer, InputChannel, Item
+from ..exchange.gate import InputGate, UnionGate
 from ..results.recorder import SubtaskSample
 from ..state.handles import EVENT_TIME, HELD_BACK
 from ..state.state_kinds import StateKind
@@ -31,16 +30,12 @@ from .state_work import state_times
 from .subtask import Mail, Subtask, with_inputs
 from .subtask_environment import Environment
 from .synthetic_output import HeldBack
-from .task_input import GateWork, TaskInput
 from .time_account import Lateness, Waiting
 from .watermarks import WatermarkFlow
 
 
 class OperatorSubtask(Subtask):
-    """Subtask that reads its inputs and spends the service time of each record.
-
-    It reads its only input buffer by buffer. With `works`, set before `connect`, its inputs take turns, one
-    record or event at a time; they hold the operator and the throttle for the records of each gate.
+    """Subtask that reads its gates buffer by buffer and spends the service time of each record.
 
     A subtask without outputs processes all records of a buffer in one wait. Mail that arrives meanwhile is
     handled at the end of the current sleep. A subtask with outputs, or whose work occupies a core, emits each
@@ -56,15 +51,15 @@ class OperatorSubtask(Subtask):
         "_buffer_cost",
         "_context",
         "_emit_every_s",
-        "_input",
-        "_inputs",
+        "_parts",
+        "_parts_of",
+        "_poll",
         "_recovered_outputs",
         "_recovering",
         "_requested",
-        "_servings",
+        "_serving",
         "_state_times",
         "_steps_without_growth",
-        "_turns",
         "_with_data",
         "barriers",
         "buffers_in",
@@ -74,7 +69,6 @@ class OperatorSubtask(Subtask):
         "operator",
         "throttle",
         "watermarks",
-        "works",
     )
 
     def __init__(
@@ -101,40 +95,32 @@ class OperatorSubtask(Subtask):
         self._buffer_cost = costs.consumer_buffer_s * environment.randomness.between(costs.subtask_factor)
         self._state_times = state_times(state, costs)
         self._requested: list[CheckpointBarrier] = []
+        self._poll: Callable[[float], tuple[InputChannel, Item] | None]
         self._with_data = 0
         self._recovering = 0
         self._recovered_outputs: dict[object, set[int]] = {}  # by gate: channels that have this end
         self.throttle = throttle
-        self.works: Sequence[GateWork] = ()
-        self._servings: dict[InputGate, Serving] = {}
-        self._inputs: list[TaskInput] = []
-        self._input: TaskInput  # the one that was read last
-        self._turns: Iterator[TaskInput]
         self.held_back = held_back
         self._emit_every_s = emit_every_s
         self._behind_s = behind_s
         self._steps_without_growth = 0
         self.watermarks: WatermarkFlow | None = None
+        self._parts: list[tuple[RecordBlock, int | None]] = []  # of the buffer in progress, with watermarks
+        self._parts_of: InputChannel | None = None
         self.barriers: InputBarriers
+        self._serving: Serving = WholeBuffers(environment, operator, throttle)
 
     def connect(self, gates: list[InputGate]) -> None:
         """Set the gates to read from. Their channels and the outputs must exist already."""
         self.gates = gates
-        works = self.works or [GateWork(0, self.operator, self.throttle)] * len(gates)
-        inputs: dict[int, dict[InputGate, Serving]] = {}
-        for gate, work in zip(gates, works, strict=True):
-            self._servings[gate] = inputs.setdefault(work.input, {})[gate] = self._serving_of(work)
-        self._inputs = [TaskInput(inputs[number], in_turns=bool(self.works)) for number in sorted(inputs)]
-        self._input, self._turns = self._inputs[-1], cycle(self._inputs)
+        if self.outputs or self.throttle.cores is not None:
+            self._serving = RecordByRecord(self, self.operator, self.throttle)
         if self.watermarks is not None:
             self.watermarks.connect(gates, self._advance_event_time)
         self.barriers = InputBarriers(self, gates)
         self._with_data = len(self.barriers.channels)
-
-    def _serving_of(self, work: GateWork) -> Serving:
-        if self.works or self.outputs or work.throttle.cores is not None:
-            return RecordByRecord(self, work.operator, work.throttle)
-        return WholeBuffers(self.environment, work.operator, work.throttle)
+        # With one gate its poll is called directly, since it runs once per buffer.
+        self._poll = gates[0].poll if len(gates) == 1 else UnionGate(gates).poll
 
     def data_arrived(self) -> None:
         """Resume if the subtask is waiting for input: a gate has become readable."""
@@ -145,7 +131,7 @@ class OperatorSubtask(Subtask):
         """Schedule `mail` to be handled between two records, or at the end of the current sleep within a
         buffer.
         """
-        pause_ends = self._input.serving.pause_ends
+        pause_ends = self._serving.pause_ends
         if pause_ends is not None:
             self.environment.scope.at(pause_ends, mail)
         else:  # nothing to wake in the last sleep of a buffer: the mail is handled before the next poll
@@ -163,7 +149,7 @@ class OperatorSubtask(Subtask):
     @property
     def records_in(self) -> int:
         """Number of records whose service is finished."""
-        return sum([serving.records for serving in self._servings.values()])
+        return self._serving.records
 
     async def run(self) -> None:
         """Run until every channel has ended."""
@@ -212,43 +198,33 @@ class OperatorSubtask(Subtask):
             work = self._next_work()
             if work is None:
                 await self._wait(Waiting.INPUT)
-            while work is not None and await work:  # a buffer without a record does not end the turn
-                work = self._work_of(self._input)
+            else:
+                await work
 
-    def _next_work(self) -> Coroutine[Any, Any, bool] | None:
-        """Return the processing of the next buffer or event, from the input that is next in turn and has
-        data; None if no input has data.
-        """
-        for _ in self._inputs:
-            self._input = task_input = next(self._turns)
-            work = self._work_of(task_input)
-            if work is not None:
-                return work
-        return None
+    def _next_work(self) -> Coroutine[Any, Any, None] | None:
+        """Return the processing of the next buffer or event; None if no gate has one."""
+        polled = self._poll(self.agenda.now)
+        if polled is None:
+            return None
+        channel, item = polled
+        if isinstance(item, EventBuffer):
+            return self._handle_event(channel, item.event)
+        return self._process(channel, item)
 
-    def _work_of(self, task_input: TaskInput) -> Coroutine[Any, Any, bool] | None:
-        """Return the processing of an input's buffer in progress, or of its next buffer or event; None if it
-        has no data.
-        """
-        if task_input.channel is None:
-            polled = task_input.poll(self.agenda.now)
-            if polled is None:
-                return None
-            channel, item = polled
-            if isinstance(item, EventBuffer):
-                return self._handle_event(channel, item.event)
-            self.bytes_in += item.size
-            self.buffers_in += 1
-            self.barriers.handler.bytes_processed(item.size)
-            task_input.begin(channel, item, self.watermarks is not None, self._cost_of_buffer())
-        return self._process(task_input)
+    @property
+    def _service_s(self) -> float:
+        """Total service time of all records so far."""
+        return self.throttle.charged_s
 
     def measure_lateness(self, lateness: Lateness) -> None:
         """Update the lateness with the amount of data read so far."""
-        throttles = dict.fromkeys([self.throttle, *(work.throttle for work in self.works)])
-        service_s = sum([throttle.charged_s for throttle in throttles])
-        work_s = lateness.of_reading(self.buffers_in, self.records_in) + service_s
+        work_s = lateness.of_reading(self.buffers_in, self.records_in) + self._service_s
         lateness.measure(self.agenda.now, self.times, work_s, self.checkpoints.snapshots)
+
+    def _count(self, buffer: InputBuffer) -> None:
+        self.bytes_in += buffer.size
+        self.buffers_in += 1
+        self.barriers.handler.bytes_processed(buffer.size)
 
     def _cost_of_buffer(self) -> float:
         """Return the cost of a buffer besides its records, in seconds.
@@ -277,36 +253,33 @@ class OperatorSubtask(Subtask):
                 await self.emit_all(block)
         await self.emit_watermark(watermark)
 
-    async def _process(self, task_input: TaskInput) -> bool:
-        """Process the buffer in progress of an input; if inputs take turns, its next record or watermark.
-
-        Returns whether the turn goes on, because the buffer contained neither.
-        """
-        channel, flow, one_record = task_input.channel, self.watermarks, task_input.in_turns
-        assert channel is not None
-        stays = one_record  # in progress for several turns; a whole buffer is released even on cancellation
+    async def _process(self, channel: InputChannel, buffer: InputBuffer) -> None:
+        self._count(buffer)
         try:
-            while True:
-                watermark, has_record = task_input.watermark, False
-                if not task_input.records_served:
-                    has_record = one_record and len(task_input.records) > 0
-                    if flow is not None:
-                        flow.reads(channel)
-                    task_input.records_served = await task_input.serving.go_on(one_record=one_record)
-                if task_input.records_served and watermark is None:
-                    stays = False
-                    return one_record and not has_record
-                if flow is not None and watermark is not None and not has_record:
-                    await flow.take(channel, watermark)
-                    task_input.next_part()
-                if one_record:
-                    return False
+            block = channel.decoder.feed(buffer.payload)
+            if self.watermarks is None:
+                await self._serving.serve(channel, block, self._cost_of_buffer())
+            else:
+                await self._serve_parts(self.watermarks, channel, block, self._cost_of_buffer())
         finally:
-            if not stays:
-                task_input.end()
+            buffer.release()
 
-    async def _handle_event(self, channel: InputChannel, event: Event) -> bool:
-        """Handle an event; returns False, since it ends the turn of its input."""
+    async def _serve_parts(
+        self, flow: WatermarkFlow, channel: InputChannel, block: RecordBlock, spent: float
+    ) -> None:
+        """Process the records of a buffer, and its watermarks between them."""
+        self._parts_of, self._parts = channel, split_at_watermarks(block)
+        while self._parts:
+            records, watermark = self._parts[0]
+            flow.reads(channel)
+            if watermark is not None or len(records) or spent:
+                await self._serving.serve(channel, records, spent)
+            if watermark is not None:
+                await flow.take(channel, watermark)
+            spent = 0.0
+            del self._parts[0]
+
+    async def _handle_event(self, channel: InputChannel, event: Event) -> None:
         match event:
             case EndOfData():
                 await self._end_data(channel)
@@ -317,7 +290,6 @@ class OperatorSubtask(Subtask):
             case _:
                 if self.barriers.handle(channel, event):
                     await self._pass_blocked_time()
-        return False
 
     async def _end_data(self, channel: InputChannel) -> None:
         """Handle the end of `channel`'s data; after the last channel, emit the operator's final output."""
@@ -338,18 +310,17 @@ class OperatorSubtask(Subtask):
 
     def block(self, duration: float) -> None:
         """Do nothing for `duration` seconds; the records in progress are delayed by this time."""
-        if not self._input.serving.block(duration):
+        if not self._serving.block(duration):
             super().block(duration)
 
     def unconsumed(self, channel: InputChannel) -> list[Content]:
         """Return the data of `channel` that has been read but not processed."""
-        behind = [encode_behind(each.parts) for each in self._inputs if each.channel is channel]
-        return [self._servings[channel.gate].rest(channel), *behind, channel.partial_record]
+        behind = encode_behind(self._parts) if channel is self._parts_of else b""
+        return [self._serving.rest(channel), behind, channel.partial_record]
 
     def before_snapshot(self, checkpoint_id: int) -> None:
         """Update the operator to the current time, and complete its state."""
-        for serving in self._servings.values():
-            serving.catch_up()
+        self._serving.catch_up()
         for operator in self._operators:
             operator.before_snapshot(checkpoint_id)
         if self.held_back is not None:
@@ -359,8 +330,8 @@ class OperatorSubtask(Subtask):
 
     @property
     def _operators(self) -> Iterable[Operator]:
-        """The operators of the task and of its edges, without duplicates."""
-        return dict.fromkeys([self.operator, *(work.operator for work in self.works)])
+        """All operators of the subtask."""
+        return (self.operator,)
 
     @property
     def _awaits_completion(self) -> bool:
@@ -448,8 +419,6 @@ class OperatorSubtask(Subtask):
 
     def release(self) -> None:
         """Release all memory."""
-        for task_input in self._inputs:
-            task_input.end()
         super().release()
         for gate in self.gates:
             gate.release()

@@ -69,7 +69,6 @@ class WholeBuffers:
         "_pauses",
         "_record_cost",
         "_served",
-        "_spent",
         "_throttle",
     )
 
@@ -82,7 +81,6 @@ class WholeBuffers:
         self._block = NOTHING
         self._passed = 0  # records of the block passed to the operator
         self._served = 0
-        self._spent = 0.0
         self._pauses: Pauses | None = None
 
     @property
@@ -96,18 +94,15 @@ class WholeBuffers:
         """End of the current pause within the buffer; None if there is no pause to wait for."""
         return None if self._pauses is None else self._pauses.end_within(self._agenda.now)
 
-    def begin(self, channel: InputChannel, block: RecordBlock, spent: float) -> None:
-        """Set the records of one buffer, for `go_on`; the buffer itself costs `spent` seconds."""
-        self._channel, self._block, self._passed, self._spent = channel, block, 0, spent
-
-    async def go_on(self, *, one_record: bool = False) -> bool:
-        """Process the buffer in one wait; returns True, since it is finished. `one_record` must be False."""
-        agenda, count = self._agenda, len(self._block)
-        start = agenda.now + self._spent
+    async def serve(self, channel: InputChannel, block: RecordBlock, spent: float) -> None:
+        """Process the records of one buffer in one wait; the buffer itself costs `spent` seconds."""
+        agenda, count = self._agenda, len(block)
+        start = agenda.now + spent
         pauses = self._throttle.charge_all(count, start, self._record_cost)
         ends = pauses.ends
         if ends:
             self._pauses = pauses
+        self._channel, self._block, self._passed = channel, block, 0
         await agenda.sleep_until(ends[-1] if ends else start)
         while ends and ends[-1] > agenda.now:  # a snapshot took time
             await agenda.sleep_until(ends[-1])
@@ -117,7 +112,6 @@ class WholeBuffers:
         self._channel, self._block = None, NOTHING  # frees the memory for the next block
         self._served += count
         self._pauses = None
-        return True
 
     def _pass_on(self, records: int) -> None:
         """Pass the records of the block up to number `records` to the operator, unless passed before."""
@@ -179,11 +173,21 @@ class RecordByRecord:
         """None: mail is handled between any two records."""
         return None
 
+    async def serve(self, channel: InputChannel, block: RecordBlock, spent: float) -> None:
+        """Spend the service time of each record of `block`, then emit its output."""
+        self.begin(channel, block, spent)
+        await self.go_on()
+
     def begin(self, channel: InputChannel, block: RecordBlock, spent: float) -> None:
-        """Set the records of one buffer, for `go_on`; the buffer itself costs `spent` seconds."""
+        """Set the records of one buffer, for `go_on`."""
         self._outbox = Outbox(self._subtask, self._operator, block)
         self._channel, self._block = channel, block
         self._count, self._served, self._spent = len(block), 0, spent
+
+    @property
+    def left(self) -> int:
+        """Number of records of the buffer that have not been processed."""
+        return self._count - self._served
 
     async def go_on(self, *, one_record: bool = False) -> bool:
         """Process the rest of the buffer, or its next record only; returns whether the buffer is finished."""

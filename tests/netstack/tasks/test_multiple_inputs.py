@@ -30,7 +30,7 @@ from netstack import (
     transactional_sink,
 )
 from netstack.exchange.gate import InputGate
-from netstack.tasks.task_input import ReadableGates
+from netstack.tasks.multiple_input_subtask import TaskInput
 from tests.netstack.whole_jobs import EXACTLY_ONCE, MODES, run
 
 COUNT = 400
@@ -98,11 +98,13 @@ class FullGate:
 
 @pytest.mark.interpreted  # a gate of its own
 def test_the_gates_of_a_union_are_read_in_turns_while_all_stay_readable() -> None:
+    task_input = TaskInput()
     gates = [FullGate("a", 4), FullGate("b", 2), FullGate("empty", 0), FullGate("c", 3)]
-    union = ReadableGates(cast(list[InputGate], gates))
+    task_input.gates = cast(list[InputGate], gates)
     polled = []
-    while (item := union.poll(0.0)) is not None:
-        polled.append(str(item[0]))
+    while task_input.readable:
+        if (item := task_input.poll(0.0)) is not None:
+            polled.append(str(item[0]))
     assert polled == ["a", "b", "c", "a", "b", "c", "a", "c", "a"]
 
 
