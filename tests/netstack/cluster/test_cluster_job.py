@@ -213,7 +213,7 @@ def test_samples_over_tcp_have_the_records_that_wait_to_be_read() -> None:
     scenario = Scenario(
         name="burst",
         duration_s=2.5,
-        vertices=(Vertex(name="source", source=burst), Vertex(name="sink", service=((0.0, 0.001),))),
+        vertices=(Vertex(name="source", source=burst), Vertex(name="sink", service=((0.0, 0.0003),))),
         edges=(Edge(source="source", target="sink"),),
     )
     source, sink = run(scenario)[0].series
