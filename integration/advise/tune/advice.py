@@ -8,8 +8,7 @@
 3. Settings that depend on these runs follow: a longer interval, and the combination of the best two.
 4. Further seeds are run for the present setting, the chosen one and those that may still win. This ends when
    each seed alone chooses the same setting, or an equally good one. Then the present and the chosen setting
-   get more seeds until the figures of the chosen one are precise: its throughput as a share of the present
-   one with the same seed, and its checkpoint time, or the share of this time in the present one.
+   get more seeds until their figures are precise.
 5. The chosen setting is run with a step of the load, if it debloats.
 6. If it is unknown whether the work is CPU-bound, the chosen setting runs against the present one with such
    work. If it does not win there, all settings run so.

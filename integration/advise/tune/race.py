@@ -161,11 +161,11 @@ class Race:
                 return Broken(what, after, before)
         return None
 
-    def shares(self, runs: Mapping[int, Measures], figure: str = "throughput_per_s") -> list[float | None]:
-        """Return a figure of runs of a setting, as shares of the present one with the same seeds."""
+    def shares(self, runs: Mapping[int, Measures]) -> list[float | None]:
+        """Return the throughput of runs of a setting, as shares of the present one with the same seeds."""
         now = self.finished(NOW)
         return [
-            quotient(getattr(run, figure), getattr(now[seed], figure))
+            quotient(run.throughput_per_s, now[seed].throughput_per_s)
             for seed, run in runs.items()
             if seed in now
         ]
@@ -220,26 +220,12 @@ class Race:
 
     def is_decided(self) -> bool:
         """Return whether more seeds would hardly change the choice or the chosen setting's figures."""
-        chosen = self.choice().chosen or NOW
-        shares = known(self.shares(self.finished(chosen)))
-        precise = _is_close(shares, SAME_THROUGHPUT) and self._has_precise_time(chosen)
-        return len(self.seeds_of(NOW)) > 1 and precise and not self.undecided() and not self.unclear()
-
-    def _has_precise_time(self, name: str) -> bool:
-        """Return whether the checkpoint time of a setting is precise, or its share of the present time.
-
-        The share is the more precise one if a seed makes the checkpoints of both settings slow.
-        """
-        runs = self.finished(name)
+        runs = self.finished(self.choice().chosen or NOW)
+        shares = known(self.shares(runs))
         times = known(run.end_to_end_ms for run in runs.values())
-        if len(times) < 2:
-            return True
-        allowed_ms = max(SAME_MS, SAME_SHARE * fmean(times))
-        if standard_error(times) <= allowed_ms:
-            return True
-        shares = known(self.shares(runs, "end_to_end_ms"))
-        is_compared = name != NOW and len(shares) > 1
-        return is_compared and standard_error(shares) * fmean(times) <= allowed_ms * fmean(shares)
+        allowed_ms = max(SAME_MS, SAME_SHARE * fmean(times)) if times else 0.0
+        precise = _is_close(shares, SAME_THROUGHPUT) and _is_close(times, allowed_ms)
+        return len(self.seeds_of(NOW)) > 1 and precise and not self.undecided() and not self.unclear()
 
     def rivals(self) -> dict[str, str | None]:
         """Return, for each other policy, its best setting that by means no setting of `OWN` matches."""

@@ -95,24 +95,6 @@ def test_figures_that_differ_from_seed_to_seed_get_more_seeds_though_the_choice_
     assert "seed 4 of settings that may win" in whys(cluster)
 
 
-def test_times_that_vary_alike_under_all_settings_need_few_seeds() -> None:
-    """Only the ratio of the two times has to be precise, and it is the same with both seeds."""
-
-    def slow(name: str, seed: int) -> Measures:
-        found = usual(name, 0)
-        factor = 1.0 if seed % 2 else 1.3
-        time_ms, delay_ms = factor * (found.end_to_end_ms or 0.0), factor * (found.record_delay_ms or 0.0)
-        return measures(time_ms, found.throughput_per_s or 0.0, delay_ms, found.persisted_bytes or 0.0)
-
-    def slow_target(name: str, seed: int) -> Measures:
-        return slow(name, 1 if name == "now" else seed)
-
-    together, alone = MadeUpRuns(slow), MadeUpRuns(slow_target)
-    assert recommendation(together).chosen == recommendation(alone).chosen == "target 500 ms"
-    assert together.seeds("now") == [1, 2]
-    assert len(alone.seeds("now")) > 2
-
-
 def test_a_target_beyond_one_that_costs_too_much_is_not_run() -> None:
     def costly(name: str, seed: int) -> Measures:
         if name == "target 300 ms":
