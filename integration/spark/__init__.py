@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from .failure_causes import failure_cause
     from .job_on_spark import run_on_spark
     from .session import spark_session
-    from .shuffling.api import shuffle
+    from .shuffling.api import shuffle, shuffled_by
     from .shuffling.reports import shuffle_statistics
     from .state_frame import read_state
 
@@ -26,6 +26,7 @@ __all__ = [
     "run_on_spark",
     "shuffle",
     "shuffle_statistics",
+    "shuffled_by",
     "spark_session",
 ]
 
@@ -34,7 +35,7 @@ _MODULES = {
     ".failure_causes": ("failure_cause",),
     ".job_on_spark": ("run_on_spark",),
     ".session": ("spark_session",),
-    ".shuffling.api": ("shuffle",),
+    ".shuffling.api": ("shuffle", "shuffled_by"),
     ".shuffling.reports": ("shuffle_statistics",),
     ".state_frame": ("read_state",),
 }

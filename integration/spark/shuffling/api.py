@@ -15,11 +15,12 @@ With fewer slots than partitions, n is the number of tasks, and Spark brings the
 
 from __future__ import annotations
 
+import inspect
 import itertools
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import pyarrow as pa
 
@@ -125,7 +126,7 @@ _DYNAMIC = "spark.dynamicAllocation.enabled"
 
 def shuffle(
     df: DataFrame,
-    *keys: str | Column,
+    *keys: str | Column | Sequence[str | Column],
     num_partitions: int | None = None,
     ship: Ship = "hash",
     config: Config = None,
@@ -146,7 +147,8 @@ def shuffle(
     Args:
         df: A DataFrame of a classic session (not of Spark Connect) that is not streaming; for a streaming
             one, see ``foreachBatch``.
-        keys: Columns, by name or as a `Column`, for `ship` "hash" and "range".
+        keys: Columns for `ship` "hash" and "range", each a name or a `Column`, or one list of them, as for
+            ``df.repartition``.
         num_partitions: Number of partitions, up to 32,768. By default the number of partitions of `df`, if it
             is known without running anything and Spark has that many slots; else
             ``spark.sql.shuffle.partitions``, or the number of slots if that is less. For "range" it is one
@@ -177,7 +179,8 @@ def shuffle(
     """
     require("pandas", "a shuffle inside Spark")
     _check_frame(df)
-    check_arguments(keys, ship, partitioner, bounds, num_partitions)
+    columns = _listed(keys)
+    check_arguments(columns, ship, partitioner, bounds, num_partitions)
     check_movement(max_memory, compression)
     session = df.sparkSession
     if not allows_barriers(session):
@@ -200,7 +203,7 @@ def shuffle(
     fits = source.partitions == layout.tasks
     if not fits:
         rows = rows.repartition(layout.tasks)
-    placed, placement = _placed(rows, keys, ship, partitioner, bounds, layout.partitions)
+    placed, placement = _placed(rows, columns, ship, partitioner, bounds, layout.partitions)
     frame = _with_unique_names(placed)
     spec = StageSpec(
         name=f"{NAME}{next(_serials)}",
@@ -218,6 +221,31 @@ def shuffle(
     if not fits and source.partitions != 0:
         _warn_of_repartition(source, layout.tasks)
     return shuffled if df.columns else shuffled.select()
+
+
+def shuffled_by(
+    *keys: str | Column | Sequence[str | Column], **options: Any
+) -> Callable[[DataFrame], DataFrame]:
+    """Return a function for ``df.transform`` that shuffles a DataFrame.
+
+    ``df.transform(shuffled_by("k", num_partitions=8))`` is ``shuffle(df, "k", num_partitions=8)``.
+
+    Args:
+        keys: See `shuffle`.
+        options: Further arguments of `shuffle`, by name.
+
+    Raises:
+        TypeError: `shuffle` has no such argument.
+    """
+    inspect.signature(shuffle).bind(None, *keys, **options)
+    return lambda df: shuffle(df, *keys, **options)
+
+
+def _listed(keys: Sequence[str | Column | Sequence[str | Column]]) -> list[Any]:
+    """Return the keys without the list or tuple that may contain them all."""
+    if len(keys) == 1 and isinstance(keys[0], list | tuple):
+        return list(keys[0])
+    return list(keys)
 
 
 def _check_frame(df: DataFrame) -> None:

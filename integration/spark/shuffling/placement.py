@@ -250,7 +250,8 @@ def key_columns(frame: DataFrame, keys: Sequence[str | Column]) -> list[Column]:
 
     for key in keys:
         if not isinstance(key, str | Column):
-            raise ShuffleError(f"key {key!r} is neither the name of a column nor a Column")
+            hint = f"; the number of partitions is num_partitions={key}" if isinstance(key, int) else ""
+            raise ShuffleError(f"key {key!r} is neither the name of a column nor a Column{hint}")
     columns = [sf.col(key) if isinstance(key, str) else key for key in keys]
     with spark_errors("there is no such key column"):
         frame.select(*columns)

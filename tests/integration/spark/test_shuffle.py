@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from integration.spark import ShuffleWarning, shuffle, shuffle_statistics
+from integration.spark import ShuffleWarning, shuffle, shuffle_statistics, shuffled_by
 from netstack import assign_to_operators, default_max_parallelism, java_hash
 from tests.integration.clusters import ROOT
 
@@ -169,6 +169,36 @@ def test_sparks_placement_is_that_of_its_repartition(spark: SparkSession, keys: 
     ours = partitions(shuffle(frame, *keys, partitioner="spark"), 4)
     theirs = partitions(frame.repartition(4, *keys), 4)
     assert [Counter(map(repr, part)) for part in ours] == [Counter(map(repr, part)) for part in theirs]
+
+
+def test_keys_have_any_form_that_repartition_takes(spark: SparkSession) -> None:
+    from pyspark.sql import functions as sf
+
+    frame = spark.range(90, numPartitions=COUNT).selectExpr("id", "id % 7 as k", "struct(id % 5 as a) as s")
+    forms: list[list[Any]] = [
+        [["k", "id"]],
+        [[sf.col("k"), "id"]],
+        ["s.a"],
+        [frame.k, frame["id"]],
+        [[frame.k + 1]],
+    ]
+    for form in forms:
+        ours = shuffle(frame, *form, num_partitions=COUNT, partitioner="spark")
+        theirs = frame.repartition(COUNT, *form)
+        assert [sorted(part) for part in partitions(ours, COUNT)] == [
+            sorted(part) for part in partitions(theirs, COUNT)
+        ]
+
+
+def test_a_shuffle_is_a_step_of_a_chain(spark: SparkSession) -> None:
+    frame = numbers(spark)
+    chained = frame.where("id > 10").transform(shuffled_by("name", num_partitions=COUNT)).select("name", "id")
+    direct = shuffle(frame.where("id > 10"), "name", num_partitions=COUNT).select("name", "id")
+    assert [sorted(part) for part in partitions(chained, COUNT)] == [
+        sorted(part) for part in partitions(direct, COUNT)
+    ]
+    with pytest.raises(TypeError, match="'partitions'"):
+        shuffled_by("name", partitions=COUNT)
 
 
 def test_rebalance_deals_rows_out_evenly(spark: SparkSession) -> None:

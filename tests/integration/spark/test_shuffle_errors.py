@@ -51,7 +51,9 @@ ARGUMENTS: list[tuple[list[Any], dict[str, Any], str]] = [
     (["id"], {"num_partitions": 9, "max_memory": "many"}, "max_memory: 'many' is not .*it must be"),
     (["id"], {"num_partitions": 9, "max_memory": 1000}, "max_memory is 1000; it must be at least 1 mb"),
     (["id"], {"compression": "gzip"}, "compression is 'gzip', which is not one of lz4, zstd"),
-    ([7], {}, "key 7 is neither the name of a column nor a Column"),
+    ([7], {}, "key 7 is neither the name of a column nor a Column; .* is num_partitions=7"),
+    ([["id"], "c"], {}, r"key \['id'\] is neither the name of a column nor a Column"),
+    ([[]], {}, "ship='hash' needs a key"),
     (["no"], {}, "there is no such key column: .*`no` cannot be resolved"),
     (["list"], {}, "column 'list': type list<.*> cannot be a key"),
     (["m"], {"partitioner": "spark"}, "this key cannot be used: .*MAP"),
@@ -189,7 +191,7 @@ def test_importing_the_names_imports_no_pyspark() -> None:
 
     program = (
         "import sys, integration.spark as ours\n"
-        "ours.shuffle, ours.shuffle_statistics, ours.ShuffleError, ours.ShuffleWarning\n"
+        "ours.shuffle, ours.shuffled_by, ours.shuffle_statistics, ours.ShuffleError, ours.ShuffleWarning\n"
         "assert not {'pyspark', 'py4j'} & sys.modules.keys()\n"
     )
     subprocess.run([sys.executable, "-c", program], check=True)
