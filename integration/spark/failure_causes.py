@@ -6,6 +6,7 @@ the error of the first failed task, a folder that Spark cannot use, or too littl
 
 from __future__ import annotations
 
+import builtins
 import logging
 import re
 import subprocess
@@ -23,6 +24,13 @@ if TYPE_CHECKING:
 
 MAX_MESSAGE = 300
 """Maximum number of characters of Spark's own message that are repeated."""
+
+_PASSING = frozenset(
+    name
+    for name, kind in vars(builtins).items()
+    if isinstance(kind, type) and issubclass(kind, OSError | MemoryError | EOFError)
+)
+"""Names of Python's errors whose cause may be gone at the next attempt."""
 
 STAGE_RESTARTED = "Spark has restarted the stage without the tasks that had finished"
 """Part of a task's error if Spark may have restarted its stage because of another failure."""
@@ -48,6 +56,15 @@ _WORKER = "thrown from the Python worker"
 _WORKER_DIED = "Python worker exited unexpectedly"
 _QUERY_LOG = "DataFrameQueryContextLogger"
 """PySpark's logger that prints errors of queries with their whole stack, before they are raised."""
+
+_CANCELLED = re.compile(r"^\[SPARK_JOB_CANCELLED\] Job \d+ cancelled because ")
+"""Beginning of Spark's message if a stage was cancelled with a reason, as `shuffling.retries` does."""
+
+_NAME = re.compile(r"([A-Za-z_][\w.]*)(?::|$)")
+"""Name of an error at the beginning of the last line of Python's traceback."""
+_OURS = ("buffers.", "flowcontrol.", "integration.", "netstack.")
+_OF_EXPRESSION = re.compile(r"org\.apache\.spark\.Spark(?!Exception|File|OutOfMemory|Security)\w+Exception: ")
+"""Beginning of the text of an error in an expression of SQL, such as a division by zero."""
 
 _ABORTED_STAGE = re.compile(r"Job aborted due to stage failure: ShuffleMapStage (\d+) ")
 
@@ -82,7 +99,10 @@ def one_line(error: BaseException) -> str:
     _, python, traceback = text.partition(_WORKER)
     if python:
         text = _TRACE.split(traceback)[0].strip().splitlines()[-1]
-    message = " ".join(_JAVA_CLASS.sub("", _TRACE.split(_BARRIER.sub("", text))[0]).split())
+    if _CANCELLED.match(text):
+        text = _CANCELLED.sub("", text).splitlines()[0]  # the other lines are Python's traceback
+    text = _BARRIER.sub("", text)
+    message = " ".join(_JAVA_CLASS.sub("", _TRACE.split(text)[0]).split())
     if len(message) > MAX_MESSAGE:
         message = message[:MAX_MESSAGE].rstrip() + " ..."
     return message or type(error).__name__
@@ -95,6 +115,26 @@ def first_cause(error: BaseException) -> str:
         return WORKER_DIED
     traceback = _TRACEBACK.search(text)
     return traceback[1].strip() if traceback else one_line(error)
+
+
+def users_error(text: str) -> str | None:
+    """Return the error of a task if the user's data or code has raised it: a line, then Python's traceback.
+
+    None: the cause may be gone at the next attempt. This is so for our own errors, a lost process, and
+    Python's errors of the operating system and of memory.
+
+    Args:
+        text: Spark's message for the failed task.
+    """
+    if _OF_EXPRESSION.match(text):
+        return one_line(RuntimeError(text))
+    traceback = _TRACEBACK.search(text)
+    if traceback is None or _WORKER_DIED in text:
+        return None
+    name = _NAME.match(traceback[1])
+    if name is None or name[1].startswith(_OURS) or name[1].rpartition(".")[2] in _PASSING:
+        return None
+    return f"{traceback[1].strip()}\n{traceback[0].strip()}"
 
 
 def was_raised_in_task(error: BaseException) -> bool:
@@ -230,14 +270,14 @@ def _before_restart(error: BaseException, session: SparkSession) -> BaseExceptio
     if stage is None or STAGE_RESTARTED not in str(error):
         return error
     try:
-        reasons = _failures_of(int(stage[1]), session)
+        reasons = errors_of_stage(int(stage[1]), session)
     except (ConnectionError, Py4JError):  # Spark has ended since
         return error
     before = next((reason for reason in reasons if STAGE_RESTARTED not in reason), None)
     return error if before is None else RuntimeError(before)
 
 
-def _failures_of(stage: int, session: SparkSession) -> list[str]:
+def errors_of_stage(stage: int, session: SparkSession) -> list[str]:
     """Return the errors of a stage's failed tasks, attempt by attempt, without tasks that Spark killed."""
     jvm, gateway = session._jvm, session.sparkContext._gateway
     assert jvm is not None

@@ -64,6 +64,7 @@ from .placement import (
     with_a_column,
 )
 from .reports import NAME, reports_of
+from .retries import watch_retries
 from .task import StageSpec, stage_function
 
 if TYPE_CHECKING:
@@ -218,6 +219,7 @@ def shuffle(
         loopback=is_local(session),
     )
     shuffled = _with_stage(frame, spec, schema)
+    watch_retries(session, NAME)
     if not fits and source.partitions != 0:
         _warn_of_repartition(source, layout.tasks)
     return shuffled if df.columns else shuffled.select()

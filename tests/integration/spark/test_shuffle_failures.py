@@ -15,7 +15,7 @@ import pytest
 
 from integration.base.errors import ShuffleTaskError
 from integration.spark import failure_cause, shuffle, shuffle_statistics
-from integration.spark.failure_causes import STAGE_RESTARTED, one_line
+from integration.spark.failure_causes import STAGE_RESTARTED, one_line, users_error
 from netstack import ConnectionLimits, TransportConfig
 
 if TYPE_CHECKING:
@@ -188,7 +188,7 @@ def failing_once(marker: Path) -> Any:
                 except FileExistsError:
                     pass
                 else:
-                    raise ValueError("only this once")
+                    raise OSError("only this once")
             yield batch
 
     return work
@@ -213,6 +213,58 @@ def test_spark_retries_a_stage_that_feeds_an_exchange(
     for report in shuffle_statistics(shuffled).collect():
         runs[report.run] += report.rows
     assert runs[max(runs)] == 400_000
+
+
+@pytest.mark.parametrize("behind", [False, True], ids=["before", "behind"])
+def test_an_error_of_the_user_is_not_retried(spark: SparkSession, behind: bool) -> None:
+    frame, failing = numbers(spark), raising_in(1)
+    if behind:
+        shuffled = shuffle(frame, "id").mapInArrow(failing, frame.schema)
+    else:
+        shuffled = shuffle(frame.mapInArrow(failing, frame.schema), "id")
+    with pytest.raises(Exception, match="SPARK_JOB_CANCELLED") as raised:
+        shuffled.groupBy("twice").count().collect()
+    _, said, *traceback = str(raised.value).splitlines()
+    assert said.endswith("cancelled because ValueError: the first cause")
+    assert any("in work" in line for line in traceback)
+    assert failure_cause(raised.value, spark) == "ValueError: the first cause"
+
+
+def test_an_error_of_an_expression_is_not_retried(spark: SparkSession) -> None:
+    wrong = numbers(spark).selectExpr("id", "1 / (id - 399999) as twice")
+    with pytest.raises(Exception, match="SPARK_JOB_CANCELLED") as raised:
+        shuffle(wrong, "id", num_partitions=9).collect()
+    assert failure_cause(raised.value, spark).startswith("[DIVIDE_BY_ZERO]")
+
+
+def test_barrier_stages_of_others_are_retried(spark: SparkSession) -> None:
+    frame = spark.range(9, numPartitions=1)
+    stage = frame.mapInArrow(raising_in(0), frame.schema, barrier=True)
+    shuffle(frame, "id")  # which watches over its own stages
+    with pytest.raises(Exception, match="has failed the maximum allowable number of times: 4"):
+        stage.repartition(3).collect()
+
+
+PYTHON = "org.apache.spark.api.python.PythonException: An exception was thrown from the Python worker: "
+
+
+@pytest.mark.parametrize(
+    ("text", "error"),
+    [
+        (f"{PYTHON}Traceback (most recent call last):\n  File x\nKeyError: 'k'\n\tat org", "KeyError: 'k'"),
+        (f"{PYTHON}Traceback (most recent call last):\n  File x\nlib.BadRow\n\tat org", "lib.BadRow"),
+        (f"{PYTHON}Traceback (most recent call last):\n  File x\nTimeoutError: late", None),
+        (f"{PYTHON}Traceback (most recent call last):\n  File x\nlib.ConnectionError: gone", None),
+        (f"{PYTHON}Traceback (most recent call last):\n  File x\nMemoryError", None),
+        (f"{PYTHON}Traceback (most recent call last):\n  x\nintegration.base.errors.MeetingError: no", None),
+        ("org.apache.spark.SparkArithmeticException: [DIVIDE_BY_ZERO] no\n\tat org", "[DIVIDE_BY_ZERO] no"),
+        ("org.apache.spark.SparkException: Python worker exited unexpectedly (crashed)", None),
+        ("ExecutorLostFailure (executor 1 exited)", None),
+    ],
+)
+def test_errors_that_return_at_each_attempt(text: str, error: str | None) -> None:
+    found = users_error(text)
+    assert (found.splitlines()[0] if found else None) == error
 
 
 def test_nothing_is_left_in_a_worker_that_is_used_again(spark: SparkSession, telling: Telling) -> None:
