@@ -17,7 +17,9 @@ from __future__ import annotations
 
 import inspect
 import itertools
+import threading
 import warnings
+import weakref
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, get_args
@@ -47,7 +49,7 @@ from ...base.errors import ShuffleError, ShuffleWarning, UnsupportedColumnError
 from ...base.extras import require
 from ...base.number_text import counted
 from ..driver import allows_barriers, count_slots, is_local, no_executor
-from ..failure_causes import one_line, spark_errors
+from ..failure_causes import is_from_spark, one_line, spark_errors
 from ..python_workers import worker_function
 from ..rows import arrow_schema, plain_schema
 from .blocks import BLOCK_COLUMNS, read_blocks
@@ -65,9 +67,10 @@ from .placement import (
 )
 from .reports import NAME, reports_of
 from .retries import watch_retries
-from .task import StageSpec, stage_function
+from .task import StageSpec, import_only, stage_function
 
 if TYPE_CHECKING:
+    from pyspark import SparkContext
     from pyspark.sql import Column, DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
@@ -122,6 +125,10 @@ NO_SLOT = "Spark has no slot for a task; lower spark.task.cpus to at most the co
 
 _serials = itertools.count()
 
+_lock = threading.Lock()
+_ready: weakref.WeakKeyDictionary[SparkContext, set[str]] = weakref.WeakKeyDictionary()
+"""Pythons of workers that can run our tasks, by Spark context."""
+
 _DYNAMIC = "spark.dynamicAllocation.enabled"
 
 
@@ -168,8 +175,9 @@ def shuffle(
         compression: "lz4" or "zstd" sends columns compressed, by Arrow's rules; see docs/SHUFFLE.md.
 
     Raises:
-        ShuffleError: The shuffle cannot be run: no slot, dynamic allocation, no such column, a type that
-            cannot be a key, an invalid option, bounds that do not rise. No job has been run.
+        ShuffleError: The shuffle cannot be run: no slot, dynamic allocation, a Python of the workers that
+            lacks a library, no such column, a type that cannot be a key, an invalid option, bounds that do
+            not rise. No rows have been read.
 
     Warns:
         ShuffleWarning: The input has another number of partitions, or cannot be read by a barrier stage, and
@@ -194,6 +202,7 @@ def shuffle(
     source = inspect_input(rows)
     layout = _layout(session, source, _count_of(bounds, num_partitions))
     settings = transport_config(config, layout.tasks)
+    _require_workers(session, layout.tasks)
     if max_memory is not None and not layout.several:
         warnings.warn(
             f"max_memory has no effect: each of the {counted(layout.partitions, 'partition')} has a "
@@ -336,6 +345,29 @@ def require_slots(session: SparkSession, wanted: int) -> int:
             raise ShuffleError(no_executor(session))
         raise ShuffleError(NO_SLOT)
     return min(slots, wanted)
+
+
+def _require_workers(session: SparkSession, tasks: int) -> None:
+    """Check that the Python of the workers has our packages and libraries, by a job of `tasks` empty tasks.
+
+    The job runs once for each Spark context and Python.
+
+    Raises:
+        ShuffleError: A worker cannot run our tasks; the message names the setting.
+    """
+    context = session.sparkContext
+    with _lock:
+        if context.pythonExec in _ready.setdefault(context, set()):
+            return
+    check = worker_function(import_only, on_one_machine=is_local(session))
+    try:
+        context.parallelize(range(tasks), tasks).mapPartitions(check).count()
+    except Exception as error:
+        if not is_from_spark(error):
+            raise
+        raise ShuffleError(one_line(error).removeprefix("RuntimeError: ")) from None
+    with _lock:
+        _ready[context].add(context.pythonExec)
 
 
 def _count_of(bounds: Sequence[object] | None, num_partitions: int | None) -> int | None:

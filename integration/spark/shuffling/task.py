@@ -85,6 +85,11 @@ def stage_function(spec: StageSpec, reports: Accumulator[Any]) -> MapFunction:
     return run
 
 
+def import_only(partition: Iterator[Any]) -> Iterator[Any]:
+    """Yield nothing: a worker that calls this function can import what `run_task` needs."""
+    yield from ()
+
+
 def run_task(batches: Iterator[pa.RecordBatch], spec: StageSpec, report: Report) -> Iterator[pa.RecordBatch]:
     """Yield the rows of this partition after the shuffle, or the blocks of several partitions.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import warnings
 from collections.abc import Iterator
@@ -14,7 +15,7 @@ from integration.spark import ShuffleError, ShuffleWarning, shuffle
 from integration.spark import python_workers as workers
 from integration.spark.shuffling.api import early_bytes, transport_config
 from netstack import ConnectionLimits, NetworkConfig, TransportConfig
-from tests.integration.clusters import bare_python
+from tests.integration.clusters import ROOT, bare_python
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -261,15 +262,21 @@ def without_checkout(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> It
 
 
 @pytest.mark.spark
-def test_a_worker_without_our_packages_says_so(
-    spark: SparkSession, without_checkout: pytest.MonkeyPatch, tmp_path: Path
+@pytest.mark.parametrize("libraries", [None, set()], ids=["netstack", "pyarrow"])
+def test_a_python_of_the_workers_that_lacks_something_is_refused(
+    spark: SparkSession, without_checkout: pytest.MonkeyPatch, tmp_path: Path, libraries: set[str] | None
 ) -> None:
-    python = str(bare_python(tmp_path / "bare"))
+    """It has no package of ours, or these only, and no library."""
+    python = str(bare_python(tmp_path / "bare", libraries))
     without_checkout.setattr(spark.sparkContext, "pythonExec", python)
-    shuffled = shuffle(spark.range(9, numPartitions=2), "id")
-    with pytest.raises(Exception, match=r"PYSPARK_PYTHON.*--py-files") as raised:
-        shuffled.collect()
-    assert f"the Python of this worker, {python}, has no module 'integration'" in str(raised.value)
+    if libraries is not None:
+        without_checkout.setitem(spark.sparkContext.environment, "PYTHONPATH", str(ROOT))
+    lacking = "integration" if libraries is None else "[a-z]+"
+    with pytest.raises(ShuffleError, match=r"; let PYSPARK_PYTHON.*--py-files") as raised:
+        shuffle(spark.range(9, numPartitions=2), "id")
+    assert re.match(
+        f"the Python of this worker, {python}, has no module '{lacking}'; let PYSPARK", str(raised.value)
+    )
 
 
 @pytest.mark.spark

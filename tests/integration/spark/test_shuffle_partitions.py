@@ -197,7 +197,15 @@ def test_a_cached_barrier_stage_remains_one(spark: SparkSession) -> None:
     cached.unpersist()
 
 
-def test_a_shuffle_runs_nothing_until_an_action(spark: SparkSession, jobs: Callable[[], list[int]]) -> None:
+@pytest.fixture
+def checked(spark: SparkSession) -> None:
+    """The workers of the session have been checked, by the first shuffle."""
+    shuffle(spark.range(100, numPartitions=3), "id")
+
+
+def test_a_shuffle_runs_nothing_until_an_action(
+    spark: SparkSession, checked: None, jobs: Callable[[], list[int]]
+) -> None:
     from pyspark.sql import functions as sf
 
     frame = spark.range(100, numPartitions=3)
