@@ -82,7 +82,7 @@ class Shuffled(msgspec.Struct, frozen=True, kw_only=True):
     wall_seconds: float = 0.0
     """Duration of the Spark job that read, shuffled and wrote."""
     tasks: list[dict[str, Any]] = []
-    """Rows of `integration.spark.shuffle_statistics`, one per partition."""
+    """Rows of `integration.spark.shuffle_statistics`, one for each task."""
 
 
 class Tuning(msgspec.Struct, frozen=True, kw_only=True):

@@ -150,7 +150,7 @@ def print_shuffle(shuffled: Shuffled, console: Console) -> None:
     table = figures(["", *(column.heading for column in _STATISTICS)], edge=False)
     table.columns[0].justify = "right"
     for row in shuffled.tasks:
-        table.add_row(str(row["partition"]), *(column.text(row[column.name]) for column in _STATISTICS))
+        table.add_row(str(row["task"]), *(column.text(row[column.name]) for column in _STATISTICS))
     if len(shuffled.tasks) > 1:
         table.add_section()
         totals = (

@@ -68,6 +68,10 @@ class PartitionBlocks:
         """Number of rows that have arrived so far. A row for all partitions counts once for each."""
         self.peak_bytes = 0
         """Maximum bytes of rows that were held at one time."""
+        self.partition_rows = dict.fromkeys(partitions, 0)
+        """Number of rows in the blocks of each partition so far."""
+        self.partition_bytes = dict.fromkeys(partitions, 0)
+        """Bytes of the blocks of each partition so far."""
         self._sections = [list(partitions)] if to_all else [[partition] for partition in partitions]
         self._to_all = to_all
         self._max_bytes = max_bytes
@@ -123,6 +127,8 @@ class PartitionBlocks:
             for rows in _joined(held, place):
                 block = encode_piece(rows, self._compression)
                 for partition in partitions:
+                    self.partition_rows[partition] += rows.num_rows
+                    self.partition_bytes[partition] += len(block)
                     if blocks and size + len(block) > BLOCK_BYTES:
                         yield _batch_of(blocks)
                         blocks, size = [], 0

@@ -257,6 +257,8 @@ class Merger:
         self.schema = schema
         self.rows = 0
         """Rows that have arrived so far."""
+        self.bytes = 0
+        """Encoded bytes of these rows."""
         self._large_rows, self._large_bytes = max_rows // _LARGE_PART, max_bytes // _LARGE_PART
         self._gathered = Gathered(max_rows, max_bytes)
 
@@ -272,6 +274,7 @@ class Merger:
         if not batch.num_rows:
             return
         self.rows += batch.num_rows
+        self.bytes += size
         large = batch.num_rows > self._large_rows or size > self._large_bytes
         if large or not self._gathered.fits(batch, size):
             yield from self.flush()

@@ -35,7 +35,7 @@ from ..rendezvous import Rendezvous
 from .blocks import PartitionBlocks
 from .pieces import Compression, Cutter, Layout, Merger, Pieces
 from .placement import PlacementSpec
-from .reports import TaskReport
+from .reports import PartitionReport, TaskReport
 
 if TYPE_CHECKING:
     from pyspark import Accumulator
@@ -159,8 +159,17 @@ def run_task(batches: Iterator[pa.RecordBatch], spec: StageSpec, report: Report)
         worker_memory_bytes=peak_memory if sys.platform == "darwin" else peak_memory << 10,
         peak_held_bytes=merger.peak_bytes if isinstance(merger, PartitionBlocks) else 0,
         transport=transport.statistics(),
+        partitions=_partition_reports(merger, index),
     )
     report([of_task])
+
+
+def _partition_reports(merger: Merger | PartitionBlocks, index: int) -> list[PartitionReport]:
+    """Return the counts of the partitions of task `index`, which has one with a `Merger`."""
+    if isinstance(merger, Merger):
+        return [PartitionReport(index, merger.rows, merger.bytes)]
+    counts = zip(merger.partition_rows.items(), merger.partition_bytes.values(), strict=True)
+    return [PartitionReport(partition, rows, size) for (partition, rows), size in counts]
 
 
 def _cause_for_peers(cause: BaseException, index: int) -> BaseException:

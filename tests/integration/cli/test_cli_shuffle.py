@@ -147,7 +147,7 @@ def test_the_document_has_what_each_task_counted(calls, folder):
         2,
     )
     tasks = document["tasks"]
-    assert [task["partition"] for task in tasks] == [0, 1]
+    assert [task["task"] for task in tasks] == [0, 1]
     assert sum(task["rows_read"] for task in tasks) == ROWS
     written = [part.read_text().splitlines() for part in parts(folder / "json.json")]
     assert [task["rows"] for task in tasks] == [len(lines) for lines in written]

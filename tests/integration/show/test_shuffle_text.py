@@ -27,7 +27,7 @@ def table(rows: int, stalls: int, size: int, blocked_s: float) -> list[str]:
         partitions=2,
         ship="hash",
         partitioner="flink",
-        tasks=[{"partition": partition, **task} for partition in (0, 1)],
+        tasks=[{"task": number, **task} for number in (0, 1)],
     )
     file = io.StringIO()
     print_shuffle(document, Console(width=80, file=file))

@@ -9,6 +9,7 @@ import pytest
 
 from integration.spark import ShuffleWarning, shuffle, shuffle_statistics
 from integration.spark.failure_causes import one_line
+from integration.spark.shuffling.pieces import Layout
 from integration.spark.shuffling.placement import hash_placement
 
 if TYPE_CHECKING:
@@ -46,7 +47,13 @@ def test_partitions_are_those_of_sparks_repartition_within_the_memory(frame: Dat
     ours, theirs = partitions(shuffled), partitions(frame.repartition(COUNT, "name"))
     assert [Counter(part) for part in ours] == [Counter(part) for part in theirs]
     reports = shuffle_statistics(shuffled).collect()
-    assert [report.partition for report in reports] == [0, 1, 2, 3]
+    assert [report.task for report in reports] == [0, 1, 2, 3]
+    of_partitions = shuffle_statistics(shuffled, per="partition").collect()
+    assert [report.partition for report in of_partitions] == list(range(COUNT))
+    assert [report.rows for report in of_partitions] == list(map(len, ours))
+    for report in of_partitions:
+        assert report.partition in Layout(COUNT, 4).partitions_of(report.task)
+        assert report.rows * 150 < report.bytes < report.rows * 250
     assert sum(report.rows for report in reports) == ROWS
     for report in reports:
         assert 0 < report.peak_held_bytes < 2 * LIMIT < ROWS * 150

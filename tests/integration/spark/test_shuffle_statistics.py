@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from integration.spark import ShuffleError, shuffle, shuffle_statistics
+from integration.spark import ShuffleError, ShuffleWarning, shuffle, shuffle_statistics
 from integration.spark.shuffling.reports import MAX_REPORTS, TaskReport, _rows, reports_of
 from netstack import TransportStatistics
 
@@ -25,18 +25,20 @@ def frame(spark: SparkSession) -> DataFrame:
 
 
 def runs(df: DataFrame) -> list[tuple[int, int]]:
-    return [(row.run, row.partition) for row in shuffle_statistics(df).collect()]
+    return [(row.run, row.task) for row in shuffle_statistics(df).collect()]
 
 
 def test_each_run_has_a_row_for_each_task(frame: DataFrame) -> None:
     shuffled = shuffle(frame, "id")
-    assert shuffle_statistics(shuffled).columns == [
-        *("shuffle", "run", "partition", "stage", "host", "rows_read", "rows", "seconds"),
+    with pytest.warns(ShuffleWarning, match="has not run yet"):
+        statistics = shuffle_statistics(shuffled)
+    assert statistics.columns == [
+        *("shuffle", "run", "task", "stage", "host", "rows_read", "rows", "seconds"),
         *COUNTED,
         "worker_memory_bytes",
         "peak_held_bytes",
     ]
-    assert runs(shuffled) == []
+    assert statistics.collect() == []
     assert shuffled.count() == ROWS
     assert runs(shuffled) == [(0, 0), (0, 1), (0, 2)]
     assert shuffled.count() == ROWS
@@ -57,6 +59,47 @@ def test_the_numbers_are_those_of_the_rows(frame: DataFrame) -> None:
         assert 0 < row.peak_network_memory_bytes <= row.network_memory_bytes
         assert row.worker_memory_bytes > row.network_memory_bytes
         assert row.seconds > max(row.read_blocked_s, row.write_blocked_s) >= 0
+
+
+def test_each_partition_has_a_row_too(frame: DataFrame) -> None:
+    shuffled = shuffle(frame, "id")
+    with pytest.warns(ShuffleWarning, match="has not run yet"):
+        assert shuffle_statistics(shuffled, per="partition").collect() == []
+    sizes = [len(part) for part in shuffled.rdd.glom().collect()]
+    statistics = shuffle_statistics(shuffled, per="partition")
+    assert statistics.columns == ["shuffle", "run", "partition", "task", "rows", "bytes"]
+    rows = statistics.collect()
+    assert [(row.run, row.partition, row.task, row.rows) for row in rows] == [
+        (0, place, place, size) for place, size in enumerate(sizes)
+    ]
+    for row in rows:
+        assert row.rows * 8 < row.bytes < row.rows * 12
+    wrong: Any = "stage"
+    with pytest.raises(ShuffleError, match="per is 'stage', which is not one of task, partition"):
+        shuffle_statistics(shuffled, per=wrong)
+
+
+def test_sparks_page_of_the_query_has_rows_and_bytes(spark: SparkSession, frame: DataFrame) -> None:
+    """They are Spark's accumulators of the operator that sends rows to Python."""
+    shuffled = shuffle(frame, "id")
+    assert shuffled.count() == ROWS
+    (name,) = {row.shuffle for row in shuffle_statistics(shuffled).collect()}
+    store: Any = spark._jsparkSession.sharedState().statusStore()
+    executions = store.executionsList()
+    shown = next(
+        execution
+        for place in reversed(range(executions.size()))
+        if name in (execution := executions.apply(place)).physicalPlanDescription()
+    )
+    values = store.executionMetrics(shown.executionId())
+    found = {}
+    for place in range(shown.metrics().size()):
+        metric = shown.metrics().apply(place)
+        if values.contains(metric.accumulatorId()):
+            found[metric.name()] = str(values.apply(metric.accumulatorId()))
+    assert "90,000" in found["number of output rows"]
+    assert "iB" in found["data sent to Python workers"]
+    assert "iB" in found["data returned from Python workers"]
 
 
 def test_a_derived_frame_knows_its_shuffles(frame: DataFrame) -> None:
@@ -101,7 +144,8 @@ def test_the_latest_reports_are_kept(spark: SparkSession, frame: DataFrame) -> N
 
 def report(shuffle: str, attempt: str, task: int) -> TaskReport:
     others = dict.fromkeys(TransportStatistics.__struct_fields__[1:], 0)
-    return TaskReport(shuffle, attempt, 7, "host", 10, 20, 0.5, 30, 40, TransportStatistics(task, **others))
+    transport = TransportStatistics(task, **others)
+    return TaskReport(shuffle, attempt, 7, "host", 10, 20, 0.5, 30, 40, transport, [])
 
 
 def test_runs_are_numbered_for_each_shuffle_in_the_order_of_their_first_report() -> None:
