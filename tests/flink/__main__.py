@@ -13,6 +13,8 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, NamedTuple
 
+from integration.cli.app import app
+from integration.cli.option_names import run_command
 from integration.show.terminal.comparison import comparison_markdown, print_comparisons
 from integration.show.terminal.console import to_stdout
 from netstack import InputError, Scenario
@@ -173,6 +175,7 @@ def main() -> int:
     """Do what the arguments ask for; whatever happens, no process stays behind."""
     signal.signal(signal.SIGTERM, _interrupted)
     asked = parser().parse_args()
+    run_command(None, app)  # notes about an imported job name options of `netstack import-flink`
     try:
         return int(asked.action(asked))
     except InputError as error:

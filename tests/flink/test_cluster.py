@@ -9,8 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cyclopts import App
 from filelock import FileLock
 
+from integration.base.errors import Note, Parameter
+from integration.cli import option_names
 from tests.flink import __main__ as commands
 from tests.flink import cluster as testbed_cluster
 from tests.flink.cluster import (
@@ -213,6 +216,15 @@ def test_what_is_wrong_is_one_line(
     said = capsys.readouterr().err
     assert line in said
     assert said.count("\n") == 1
+
+
+def test_a_note_of_an_import_names_options(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(option_names, "_app", App())  # as at the start of the program
+    option_names._options.cache_clear()
+    monkeypatch.setattr(sys, "argv", ["flink", "stop"])
+    assert commands.main() == 0
+    note = Note("0 s.", Parameter("latency_s"))
+    assert option_names.naming_options(note) == "0 s. Set --latency to override."
 
 
 def test_a_job_without_a_setting_is_switched_off() -> None:
