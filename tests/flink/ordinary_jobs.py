@@ -65,13 +65,15 @@ class Kind(NamedTuple):
 
 
 _OF_FOUR_SLOTS = (
-    "wordcount", "enrich", "windows", "etl", "alerts", "sessions", "merge", "rules", "lookups", "intervals"
+    "wordcount", "enrich", "windows", "etl", "alerts", "sessions", "merge", "rules", "lookups", "intervals",
+    "slow_windows", "slow_sessions", "amplify10", "amplify100", "large_records", "alternates", "stalls",
 )  # fmt: skip
+_QUERIES = ("nexmark_q3", "nexmark_q4", "nexmark_q8", "nexmark_q17", "nexmark_q19", "nexmark_q20")
 _ORDINARY, _SQL = "testbed.OrdinaryJobs", "testbed.NexmarkSql"
 JOBS: Mapping[str, Kind] = {
     **{name: Kind(_ORDINARY, 2, 2) for name in _OF_FOUR_SLOTS},
     "state": Kind(_ORDINARY, 1, 2),
-    **{name: Kind(_SQL, 2, 2) for name in ("nexmark_q8", "nexmark_q17")},
+    **{name: Kind(_SQL, 2, 2) for name in _QUERIES},
 }
 
 _FLINKS = "flink"

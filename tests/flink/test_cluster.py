@@ -19,6 +19,7 @@ from tests.flink import cluster as testbed_cluster
 from tests.flink.cluster import (
     CACHE,
     FOLDER,
+    JAVA,
     NEWEST,
     RELEASES,
     Cluster,
@@ -35,7 +36,7 @@ from tests.flink.cluster import (
     prepare,
 )
 from tests.flink.measuring import check_agent
-from tests.flink.ordinary_jobs import asked_for
+from tests.flink.ordinary_jobs import JOBS, asked_for
 
 WAITS = "import sys, time; sys.argv[1:] and open(sys.argv[1], 'w').close(); time.sleep(600)"
 """A process that opens a file, so that one knows that it runs, and then waits to be ended."""
@@ -225,6 +226,12 @@ def test_a_note_of_an_import_names_options(monkeypatch: pytest.MonkeyPatch) -> N
     assert commands.main() == 0
     note = Note("0 s.", Parameter("latency_s"))
     assert option_names.naming_options(note) == "0 s. Set --latency to override."
+
+
+@pytest.mark.parametrize("job", JOBS)
+def test_each_job_is_a_case_of_its_java_class(job: str) -> None:
+    source = JAVA / "jobs" / f"{JOBS[job].entry.replace('.', '/')}.java"
+    assert f'case "{job}" ->' in source.read_text("utf-8")
 
 
 def test_a_job_without_a_setting_is_switched_off() -> None:

@@ -41,7 +41,7 @@ final class BranchingJobs {
                 .union(jobs.events("mobile", 1, 400, 350, visitors, true));
         DataStream<Tuple3<Long, Long, byte[]>> ended = clicks.keyBy(event -> event.f0, Types.LONG)
                 .window(EventTimeSessionWindows.withGap(Duration.ofSeconds(2)))
-                .aggregate(new OrdinaryJobs.Counted(), new OrdinaryJobs.WithItsEnd())
+                .aggregate(new WindowJobs.Counted(), new WindowJobs.WithItsEnd(jobs.costing(0)))
                 .name("session").returns(OrdinaryJobs.EVENT).setParallelism(4);
         jobs.step(ended.rebalance(), "write", 2, jobs.costing(3000)).sinkTo(new DiscardingSink<>()).setParallelism(2);
     }

@@ -3,7 +3,6 @@ package testbed;
 import java.time.Duration;
 import java.util.List;
 import org.apache.flink.api.common.eventtime.WatermarkStrategy;
-import org.apache.flink.api.common.functions.AggregateFunction;
 import org.apache.flink.api.common.functions.OpenContext;
 import org.apache.flink.api.common.state.ValueState;
 import org.apache.flink.api.common.state.ValueStateDescriptor;
@@ -19,9 +18,6 @@ import org.apache.flink.streaming.api.functions.KeyedProcessFunction;
 import org.apache.flink.streaming.api.functions.ProcessFunction;
 import org.apache.flink.streaming.api.functions.co.KeyedCoProcessFunction;
 import org.apache.flink.streaming.api.functions.sink.v2.DiscardingSink;
-import org.apache.flink.streaming.api.functions.windowing.ProcessWindowFunction;
-import org.apache.flink.streaming.api.windowing.assigners.TumblingEventTimeWindows;
-import org.apache.flink.streaming.api.windowing.windows.TimeWindow;
 import org.apache.flink.util.Collector;
 
 /**
@@ -59,10 +55,12 @@ public final class OrdinaryJobs {
         OrdinaryJobs jobs = new OrdinaryJobs(environment, List.of(args).subList(1, args.length));
         BranchingJobs branching = new BranchingJobs(jobs);
         JoiningJobs joining = new JoiningJobs(jobs);
+        UnevenJobs uneven = new UnevenJobs(jobs);
+        WindowJobs windowed = new WindowJobs(jobs);
         switch (args[0]) {
             case "wordcount" -> jobs.wordCount();
             case "enrich" -> jobs.enrich();
-            case "windows" -> jobs.windows();
+            case "windows" -> windowed.windows();
             case "etl" -> jobs.etl();
             case "state" -> jobs.state();
             case "alerts" -> branching.alerts();
@@ -71,6 +69,13 @@ public final class OrdinaryJobs {
             case "rules" -> joining.rules();
             case "lookups" -> joining.lookups();
             case "intervals" -> joining.intervals();
+            case "slow_windows" -> windowed.slowWindows();
+            case "slow_sessions" -> windowed.slowSessions();
+            case "amplify10" -> uneven.amplify(10, 500);
+            case "amplify100" -> uneven.amplify(100, 100);
+            case "large_records" -> uneven.largeRecords();
+            case "alternates" -> uneven.alternates();
+            case "stalls" -> uneven.stalls();
             default -> throw new IllegalArgumentException(args[0]);
         }
         environment.execute(args[0]);
@@ -79,6 +84,11 @@ public final class OrdinaryJobs {
     ServiceTime costing(double micros, double... skew) {
         double[] factors = skew.length == 0 ? new double[] {1} : skew;
         return new ServiceTime(new double[][] {{0, micros / 1e6}}, factors, burns);
+    }
+
+    /** A cost that changes while the job runs. steps: (from, cost) pairs in seconds. */
+    ServiceTime costing(double[][] steps) {
+        return new ServiceTime(steps, new double[] {1}, burns);
     }
 
     private Generator.Pace pace(double rate) {
@@ -135,16 +145,6 @@ public final class OrdinaryJobs {
                 .connect(payments.keyBy(event -> event.f0, Types.LONG))
                 .process(new Join(costing(2000))).name("join").returns(EVENT).setParallelism(4);
         step(joined.rebalance(), "sink", 2, costing(50)).sinkTo(new DiscardingSink<>()).setParallelism(2);
-    }
-
-    /** Tumbling windows of 10 s over 5,000 keys, which fire all at once into a sink of 3 ms a record. */
-    private void windows() {
-        DataStream<Tuple3<Long, Long, byte[]>> fired =
-                events("events", 4, 1000, 200, new Keys(5_000, 0.2), true)
-                        .keyBy(event -> event.f0, Types.LONG)
-                        .window(TumblingEventTimeWindows.of(Duration.ofSeconds(10)))
-                        .aggregate(new Counted(), new WithItsEnd()).name("window").returns(EVENT).setParallelism(4);
-        step(fired.rebalance(), "sink", 2, costing(3000)).sinkTo(new DiscardingSink<>()).setParallelism(2);
     }
 
     /** A source, a parser and a sink around the work of 2 ms a record, of which one subtask needs 3 ms. */
@@ -249,38 +249,6 @@ public final class OrdinaryJobs {
                 throws Exception {
             service.serve();
             paid.update(payment.f1);
-        }
-    }
-
-    static final class Counted implements AggregateFunction<Tuple3<Long, Long, byte[]>, Long, Long> {
-        @Override
-        public Long createAccumulator() {
-            return 0L;
-        }
-
-        @Override
-        public Long add(Tuple3<Long, Long, byte[]> event, Long count) {
-            return count + 1;
-        }
-
-        @Override
-        public Long getResult(Long count) {
-            return count;
-        }
-
-        @Override
-        public Long merge(Long one, Long other) {
-            return one + other;
-        }
-    }
-
-    static final class WithItsEnd
-            extends ProcessWindowFunction<Long, Tuple3<Long, Long, byte[]>, Long, TimeWindow> {
-        @Override
-        public void process(Long key, Context context, Iterable<Long> counts, Collector<Tuple3<Long, Long, byte[]>> out) {
-            byte[] payload = new byte[400];
-            ScenarioJob.LONG.set(payload, 0, (long) counts.iterator().next());
-            out.collect(Tuple3.of(key, context.window().getEnd(), payload));
         }
     }
 
