@@ -23,7 +23,7 @@ The distribution ends before the first record that would not fit.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final, Protocol
 
 import numpy as np
@@ -67,6 +67,12 @@ class Recycler(Protocol):
         """Take back `segment`, which was requested for `subpartition`."""
         ...
 
+    def return_at(self, time: float, buffer: BufferSlice) -> bool:
+        """Take over `buffer`, whose bytes have left at `time` in seconds; returns False if the caller has to
+        release it then.
+        """
+        return False
+
 
 class BufferBuilder:
     """The writing half of a buffer, which owns the segment.
@@ -75,14 +81,14 @@ class BufferBuilder:
     noted records together when a reader needs the bytes. While the buffer holds only blank records, the
     builder stores just their number of bytes. `blank_stride` is then the length of each record in bytes,
     otherwise 0. During a round-robin distribution (`turns`), `position` and the number of distributed records
-    in this buffer, `share`, are updated only when a reader needs them. Invariant: ``0 <= position <= capacity
-    <= segment.size``; `position` includes noted records and never decreases.
+    in this buffer, `share`, are updated only when a reader needs them. `write_due`, if set, lets the writer
+    write what is due before a reader looks. Invariant: ``0 <= position <= capacity <= segment.size``;
+    `position` includes noted records and never decreases.
     """
 
     __slots__ = (
         "_copied",
         "_phase",
-        "_recycler",
         "_references",
         "blank_stride",
         "block",
@@ -90,10 +96,12 @@ class BufferBuilder:
         "finished",
         "indices",
         "position",
+        "recycler",
         "segment",
         "share",
         "subpartition",
         "turns",
+        "write_due",
     )
 
     def __init__(self, segment: MemorySegment, recycler: Recycler, subpartition: int = -1) -> None:
@@ -105,11 +113,12 @@ class BufferBuilder:
         self.indices: list[int] = []
         self.blank_stride = 0
         self.turns: BufferTurns | None = None
+        self.write_due: Callable[[], None] | None = None
         self.share = 0
         self.subpartition = subpartition
         self._phase = 0
         self._copied = 0
-        self._recycler = recycler
+        self.recycler = recycler
         self._references = 1
 
     @property
@@ -160,6 +169,13 @@ class BufferBuilder:
         self.indices.append(index)
         self.position += size
 
+    def catch_up(self) -> None:
+        """Write what is due by now: called before a reader looks at the buffer."""
+        if self.write_due is not None and not self.finished:
+            self.write_due()
+        if self.turns is not None:
+            self.turns.settle(self)
+
     def settle(self) -> None:
         """Copy the noted records into the segment."""
         indices, block = self.indices, self.block
@@ -205,7 +221,7 @@ class BufferBuilder:
         """Drop one reference. The last release recycles the segment."""
         self._references -= 1
         if self._references == 0:
-            self._recycler.recycle(self.segment, self.subpartition)
+            self.recycler.recycle(self.segment, self.subpartition)
 
 
 _FEW = 10
@@ -256,6 +272,12 @@ class BufferSlice:
         """The bytes, valid until released."""
         return self._builder.payload(self.start, self.start + self.size)
 
+    def release_at(self, time: float) -> bool:
+        """Let the pool release this buffer when its bytes have left, at `time` in seconds; returns False if
+        the caller has to release it then.
+        """
+        return self._builder.recycler.return_at(time, self)
+
     def release(self) -> None:
         """Drop the reference to the segment."""
         self._builder.release()
@@ -282,15 +304,13 @@ class BufferConsumer:
     def unread(self) -> int:
         """Bytes appended since the last `build`."""
         builder = self._builder
-        if builder.turns is not None:
-            builder.turns.settle(builder)
+        builder.catch_up()
         return builder.position - self._read
 
     def build(self) -> BufferSlice:
         """Return a slice of all unread bytes, which may be empty."""
         builder = self._builder
-        if builder.turns is not None:
-            builder.turns.settle(builder)
+        builder.catch_up()
         piece = builder.slice(self._read)
         self._read = builder.position
         self.finished = builder.finished
@@ -299,8 +319,7 @@ class BufferConsumer:
     def copy_unread(self) -> Content:
         """Return a copy of the bytes that the next `build` will return. These bytes stay unread."""
         builder = self._builder
-        if builder.turns is not None:
-            builder.turns.settle(builder)
+        builder.catch_up()
         builder.settle()
         return content_of(builder.payload(self._read, builder.position))
 
@@ -429,13 +448,17 @@ class BufferTurns:
         """Index of the builder that gets the next record."""
         return (self._first + self.written) % len(self._builders)
 
+    def continues(self, channel: int, stride: int) -> bool:
+        """Whether a record of `stride` bytes for `channel` is next."""
+        return stride == self._stride and channel == self.next_channel
+
     def take(self, count: int, channel: int, stride: int) -> bool:
         """Write `count` records of `stride` bytes, the first to `channel`.
 
         Returns False, and writes no record, if too few records are `left`, or if this distribution has
         another stride or next channel.
         """
-        if count > self.left or stride != self._stride or channel != self.next_channel:
+        if count > self.left or not self.continues(channel, stride):
             return False
         self.left -= count
         self.written += count

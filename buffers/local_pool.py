@@ -12,15 +12,21 @@ The pool requests one segment ahead of its user, so that it is *available* exact
 would succeed without overdraft. *Overdraft* is the number of segments requested beyond `size`. It lets a
 writer finish a record, and never makes the pool available. A subpartition that has reached its quota makes
 the whole pool unavailable, but requests are still served. The rules are those of Flink's LocalBufferPool.
+
+In emulated time, a buffer that is being sent returns at a known time. The pool keeps it and releases it when
+its user asks (`collect`). So no event is needed for each buffer. A user that waits for a segment
+(`await_return`) gets the next one at once, and has to wait until `freed_at`.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import deque
 from collections.abc import Callable
+from math import inf
 from typing import TYPE_CHECKING, Protocol
 
-from .buffer import Recycler
+from .buffer import BufferSlice, Recycler
 from .errors import PoolDestroyed
 from .pool_statistics import LocalPoolStatistics
 from .segment import MemorySegment
@@ -65,10 +71,14 @@ class LocalBufferPool(Recycler):
         "_full_subpartitions",
         "_listeners",
         "_quota",
+        "_return_times",
+        "_returning",
         "_waiting",
         "available",
+        "awaited",
         "destroyed",
         "expected",
+        "freed_at",
         "max_overdraft",
         "maximum",
         "minimum",
@@ -107,6 +117,10 @@ class LocalBufferPool(Recycler):
         self.subpartition_buffers = [0] * subpartitions
         self._full_subpartitions = 0
         self._waiting = False
+        self.awaited = False
+        self.freed_at = 0.0
+        self._return_times: list[float] = []
+        self._returning: list[BufferSlice] = []  # in the order of the times
         self.on_available: Callable[[], None] | None = None
         self._update()
         self.on_available = on_available
@@ -190,6 +204,42 @@ class LocalBufferPool(Recycler):
         if not self.available and self._free and not self._full_subpartitions:
             self._turn_available()
 
+    def return_at(self, time: float, buffer: BufferSlice) -> bool:
+        """Take over `buffer`, whose bytes have left at `time` in seconds; returns False if the caller has to
+        release it then, since its segment does not stay in this pool.
+        """
+        if self.destroyed or self.requested > self.size:
+            return False
+        place = bisect_right(self._return_times, time)
+        self._return_times.insert(place, time)
+        self._returning.insert(place, buffer)
+        if self.awaited:
+            self._bring_forward()
+        return True
+
+    def collect(self, now: float) -> None:
+        """Release all buffers whose bytes have left by `now`, in seconds."""
+        times = self._return_times
+        while times and times[0] <= now:
+            times.pop(0)
+            self._returning.pop(0).release()
+
+    def await_return(self) -> None:
+        """Become available with the next segment that returns, and set `freed_at` to the time of its return.
+
+        The user must not use the segment before.
+        """
+        self.awaited = True
+        self._bring_forward()
+
+    def _bring_forward(self) -> None:
+        before = self.freed_at
+        while self._returning and not self.available:
+            self.freed_at = self._return_times.pop(0)
+            self._returning.pop(0).release()
+        if not self.available:
+            self.freed_at = before
+
     def _return(self, segment: MemorySegment) -> None:
         self.requested -= 1
         self.network_pool.recycle_pooled(segment)
@@ -204,6 +254,7 @@ class LocalBufferPool(Recycler):
 
     def _turn_available(self) -> None:
         self.available = True
+        self.awaited = False
         if self.on_available is not None:
             self.on_available()
 
@@ -225,6 +276,7 @@ class LocalBufferPool(Recycler):
         if size < self.minimum:
             raise ValueError(f"a pool with a minimum of {self.minimum} segments cannot be set to {size}")
         self.size = min(size, self.maximum)
+        self.collect(inf)
         free = self._free
         while free and self.requested > self.size:
             self._return(free.pop())
@@ -260,6 +312,7 @@ class LocalBufferPool(Recycler):
             return
         self.destroyed = True
         self.available = False
+        self.collect(inf)
         self._listeners.clear()
         while self._free:
             self._return(self._free.pop())

@@ -148,8 +148,8 @@ class CloseRequest(msgspec.Struct, frozen=True, gc=False):
     """Closes the connection: the consumer will send no more requests."""
 
 
-class AddCredit(msgspec.Struct, frozen=True, gc=False):
-    """Grants `credit` more data buffers, at least 1."""
+class AddCredit(msgspec.Struct, gc=False):
+    """Grants `credit` more data buffers, at least 1; the sender may add more until the message leaves."""
 
     channel: int
     credit: int

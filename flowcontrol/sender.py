@@ -205,6 +205,11 @@ class SendQueue:
             # A NewBufferSize may arrive before the request is served, and a channel may be cancelled twice.
             raise RemoteProtocolError(f"{type(message).__name__} arrived for a channel that is not open")
 
+    @property
+    def has_messages(self) -> bool:
+        """Whether a channel is queued or a backlog is to be announced."""
+        return bool(self._ready or self._announcements)
+
     def next_message(self) -> tuple[BacklogAnnouncement | BufferResponse, SendBuffer | None] | None:
         """Return the next message to write, and the buffer to release after writing; None if no message is
         queued.

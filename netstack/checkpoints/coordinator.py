@@ -221,7 +221,9 @@ class CheckpointCoordinator:
         """
         task, costs = key_of(subtask), self._costs
         in_flight = report.part.unaligned or report.snapshot.persisted_bytes
-        delay = self._randomness.uniform(*(costs.ack_unaligned_s if in_flight else costs.ack_s))
+        delay = self._randomness.between(
+            costs.ack_unaligned_s if in_flight else costs.ack_s, "acknowledgement", self._name(subtask)
+        )
         delay += report.snapshot.inline_log_bytes / costs.ack_rate_bytes_per_s
         shared = [file for file in report.snapshot.new_files if file.shared]
         if shared or report.checkpoint_id not in self._pending:
@@ -232,7 +234,7 @@ class CheckpointCoordinator:
         self, subtask: CheckpointedTask, checkpoint_id: int, reason: FailureReason, detail: str = ""
     ) -> None:
         """Report that a subtask has declined a checkpoint; the checkpoint fails when the message arrives."""
-        delay = self._randomness.uniform(*self._costs.ack_s)
+        delay = self._randomness.between(self._costs.ack_s, "acknowledgement", self._name(subtask))
         who = f"declined by {self._name(subtask)}" + (f" ({detail})" if detail else "")
         self.control_plane.send(
             ControlMessage.DECLINE, key_of(subtask), delay, self._declined, checkpoint_id, reason, who
@@ -295,7 +297,7 @@ class CheckpointCoordinator:
 
     def _send_triggers(self, checkpoint: Checkpoint, first: Sequence[CheckpointedTask]) -> None:
         barrier = CheckpointBarrier(checkpoint.checkpoint_id, checkpoint.triggered_at, checkpoint.options)
-        delay = self._randomness.uniform(*self._costs.trigger_s)
+        delay = self._randomness.between(self._costs.trigger_s, "trigger")
         for subtask in first:
             self.control_plane.send(
                 ControlMessage.TRIGGER, key_of(subtask), delay, subtask.trigger_checkpoint, barrier
@@ -393,7 +395,7 @@ class CheckpointCoordinator:
         for subtask in self._subtasks:
             if not subtask.ended:
                 deliver = subtask.checkpoint_completed if completed else subtask.checkpoint_aborted
-                delay = self._randomness.notice(*self._costs.trigger_s)
+                delay = self._randomness.between(self._costs.trigger_s, "notice", self._name(subtask))
                 self.control_plane.send(kind, key_of(subtask), delay, deliver, checkpoint_id)
 
     def _take_reports(self, number: int) -> list[StoredFile]:

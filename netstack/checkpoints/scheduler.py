@@ -173,7 +173,7 @@ class CheckpointScheduler:
         The first request follows after a random part of the interval.
         """
         if self._running and self._interval is not None:
-            first = self._randomness.between((self._decider.min_pause_s, self._interval))
+            first = self._randomness.between((self._decider.min_pause_s, self._interval), "scheduler")
             self._start_timer(self._agenda.now + first)
 
     def change(self, config: NetworkConfig) -> None:

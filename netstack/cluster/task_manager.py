@@ -42,7 +42,6 @@ from ..results.recorder import FiredFault, Table
 from ..results.trace import TraceLog
 from ..scenarios.checkpointed_shape import shape_of
 from ..scenarios.faults import AtTime, Fault, KillSubtask, KillTaskManager
-from ..scenarios.scenario import Scenario
 from ..state.table_store import TableStores
 from ..tasks.source_log import LogSpan, SourceLog, SourceLogs, pace_of
 from ..tasks.source_subtask import SourceSubtask
@@ -128,7 +127,7 @@ class _Process:
             scope=Scope(self._agenda),
             costs=scenario.costs,
             config=scenario.config,
-            randomness=Randomness(_process_seed(scenario, index), scenario.costs.jitter_sigma),
+            randomness=Randomness(scenario.seed, scenario.costs.jitter_sigma),
             coordinator=DistantCoordinator(partial(self._send, LEADER)),
             storage=storage,
             source_logs=self._logs,
@@ -394,14 +393,6 @@ def source_logs(assignment: Assignment) -> SourceLogs:
         rate = vertex.rate(index)
         logs[number, index] = SourceLog([LogSpan(since_s, first, rate, pace_of(vertex.source, rate))])
     return SourceLogs(logs)
-
-
-def _process_seed(scenario: Scenario, index: int) -> int:
-    """Return the seed of one process.
-
-    Seeds differ, because processes with equal seeds would draw the same numbers.
-    """
-    return int(np.random.SeedSequence([scenario.seed, index]).generate_state(1, np.uint64)[0])
 
 
 class RunClock:

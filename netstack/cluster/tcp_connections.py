@@ -80,15 +80,21 @@ class _AgendaEnd(Generic[R]):
         """The time of the run."""
         return self._agenda.now
 
+    @property
+    def leaves_at(self) -> float:
+        """Now: credit that is gained later has a message of its own."""
+        return self._agenda.now
+
     def after(self, delay_s: float, work: Callable[[], None]) -> None:
         """Call `work` after `delay_s` seconds of the run."""
         self._agenda.after(delay_s, work)
 
-    def write(self, size: int, written: Callable[[], None] | None, message: Message) -> None:
+    def write(self, size: int, written: Callable[[], None] | None, message: Message) -> float | None:
         """Send `message`. After `finish`, the message is dropped, and `written` is not called."""
         if not self._finished:
             on_written = None if written is None else partial(self._agenda.external, written)
-            self._end.write(size, on_written, message)
+            return self._end.write(size, on_written, message)
+        return None
 
     def finish(self) -> None:
         """Stop writing."""

@@ -16,7 +16,6 @@ to the next entry.
 A million messages may be in transit on one wire. They arrive in order, so they form a `Line`, of which only
 the first entry is on the heap. So the heap has only as many entries as there are wires and tasks. Entries of
 a line that are due before the next entry of the heap run directly, without passing through the heap.
-Callbacks added with `at_increasing` form such a line too.
 
 Entries that may be cancelled are added with `cancellable_at` or `cancellable_after`, which return a `Timer`.
 A cancelled timer stays on the heap and does nothing when it is due, so the order of all other entries is
@@ -28,14 +27,17 @@ and pass them on with `external`, which updates `now` and wakes the task that ru
 
 from __future__ import annotations
 
-import heapq
 import types
 from collections import deque
 from collections.abc import Callable, Collection, Coroutine, Generator
+from heapq import heapify, heappop, heappush
 from math import inf
-from typing import Any
+from typing import Any, Final
 
 __all__ = ["Agenda"]
+
+_push: Final = heappush  # compiled code need not look up what is final
+_pop: Final = heappop
 
 
 class Timer:
@@ -101,13 +103,24 @@ class Waiter:
             self._routine = None
             self._agenda.resume(routine, delay)
 
+    def wake_now(self) -> None:
+        """Step the waiting routine at once; called by an entry of the agenda."""
+        routine = self._routine
+        if routine is not None:
+            self._routine = None
+            self._agenda.step(routine)
+
     def forget(self) -> None:
         """Drop a routine that was closed while it waited."""
         self._routine = None
 
+    def prepare(self) -> None:
+        """Let wake-ups from now on count for the calling routine, which then has to suspend itself."""
+        self._routine = self._agenda.current
+
     async def wait(self) -> None:
         """Wait until woken."""
-        self._routine = self._agenda.current
+        self.prepare()
         await suspend()
 
 
@@ -142,7 +155,7 @@ class Line:
         agenda = self._agenda
         agenda._serial = serial = agenda._serial + 1
         if not entries:
-            heapq.heappush(agenda._heap, (time, serial, self, ()))
+            _push(agenda._heap, (time, serial, self, ()))
         entries.append((time, serial, callback, args))
 
     @property
@@ -184,7 +197,7 @@ class Line:
     def _back_to_heap(self) -> None:
         if self._entries:
             time, serial, _, _ = self._entries[0]
-            heapq.heappush(self._agenda._heap, (time, serial, self, ()))
+            _push(self._agenda._heap, (time, serial, self, ()))
 
 
 class Agenda:
@@ -213,7 +226,6 @@ class Agenda:
         self._serial = 0
         self._foremost = 0
         self.stopped = False
-        self._increasing = Line(self)
         self._in_a_row = False  # whether a line may run several of its entries
         self._off_heap: Line | None = None  # the line that does so now
         self._routines: dict[Routine, tuple[str, Callable[[], None] | None]] = {}
@@ -236,20 +248,12 @@ class Agenda:
     def at(self, time: float, callback: Callable[..., Any], *args: Any) -> None:
         """Call ``callback(*args)`` at `time`, or as soon as possible if that has passed."""
         self._serial = serial = self._serial + 1
-        heapq.heappush(self._heap, (time, serial, callback, args))
+        _push(self._heap, (time, serial, callback, args))
 
     def after(self, delay: float, callback: Callable[..., Any], *args: Any) -> None:
         """Call ``callback(*args)`` in `delay` seconds."""
         self._serial = serial = self._serial + 1
-        heapq.heappush(self._heap, (self.now + delay, serial, callback, args))
-
-    def at_increasing(self, time: float, callback: Callable[[], None]) -> None:
-        """Like `at`, but faster if each time is rarely before the last one added."""
-        line = self._increasing
-        if time < line.last_s:
-            self.at(time, callback)
-        else:
-            line.at(time, callback)
+        _push(self._heap, (self.now + delay, serial, callback, args))
 
     def _is_off_heap(self, line: Line) -> bool:
         # A method, because a type checker, and so a compiled module, assumes that the attribute keeps its
@@ -281,7 +285,7 @@ class Agenda:
     def keep_foremost(self, time: float, callback: Callable[..., Any], *args: Any) -> None:
         """Like `keep`, but the callback runs before all other entries for the same time."""
         self._foremost = serial = self._foremost - 1
-        heapq.heappush(self._heap, (time, serial, Kept(callback), args))
+        _push(self._heap, (time, serial, Kept(callback), args))
 
     def clear(self) -> None:
         """Close all routines and remove all entries, except those added with `keep`.
@@ -299,7 +303,7 @@ class Agenda:
             self._off_heap = None
         # In place, since `run` holds a reference to the list.
         self._heap[:] = [entry for entry in self._heap if isinstance(entry[2], Kept)]
-        heapq.heapify(self._heap)
+        heapify(self._heap)
 
     def forget(self, owner: Callable[..., Any], routines: Collection[Routine]) -> None:
         """Close the given routines, and remove their entries and the entries that call `owner`.
@@ -314,7 +318,7 @@ class Agenda:
             for entry in self._heap
             if entry[2] is not owner and not (entry[2] is None and entry[3] in routines)
         ]
-        heapq.heapify(self._heap)
+        heapify(self._heap)
 
     def start(
         self, routine: Routine, name: str = "routine", on_end: Callable[[], None] | None = None
@@ -329,7 +333,7 @@ class Agenda:
     def resume(self, routine: Routine | None, delay: float = 0.0) -> None:
         """Step a waiting `routine` in `delay` seconds."""
         self._serial = serial = self._serial + 1
-        heapq.heappush(self._heap, (self.now + delay, serial, None, routine))
+        _push(self._heap, (self.now + delay, serial, None, routine))
 
     def stop(self) -> None:
         """Run no more entries after the current one."""
@@ -343,7 +347,7 @@ class Agenda:
     async def sleep_until(self, time: float) -> None:
         """Suspend the calling routine until `time`."""
         self._serial = serial = self._serial + 1
-        heapq.heappush(self._heap, (time, serial, None, self.current))
+        _push(self._heap, (time, serial, None, self.current))
         await suspend()
 
     def external(self, callback: Callable[..., Any], *args: Any) -> None:
@@ -378,7 +382,7 @@ class Agenda:
             self._run_watched(count)
             return
         heap = self._heap
-        pop = heapq.heappop
+        pop = _pop
         self._in_a_row = count > 1
         for _ in range(count):
             time, _, callback, argument = pop(heap)

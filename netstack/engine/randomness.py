@@ -1,58 +1,96 @@
-"""All random numbers of an emulation, drawn from the scenario's seed."""
+"""All random numbers of an emulation, drawn from the scenario's seed.
+
+Each owner (a wire, a task, the coordinator) has its own streams, one for each purpose. A stream depends only
+on the seed and on the names of its purpose and owner::
+
+    seed 1, "wire", "a", "b"      0.93  1.08  1.21  ...
+    seed 1, "wake-up", 0, 3       1.02  0.88  ...
+
+So a task that draws more numbers, or a part that is added to the job, leaves the numbers of all others as
+they are. Two runs with the same seed and different settings have the same costs and the same jitter (common
+random numbers), so their difference varies less from seed to seed than each run does.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from hashlib import blake2b
+from math import floor
 from statistics import NormalDist
 
 # Imported here by name, not on first use during a run: its compiled modules would swallow a Ctrl-C that
 # arrives during the import.
-from numpy.random import Generator, SeedSequence, default_rng
+from numpy.random import Generator, Philox, default_rng
 
-_BLOCK = 4096
+_FIRST_BLOCK = 8
+"""Numbers that a stream draws at first: many owners need only a few."""
+
+_BLOCK = 256
 
 
 class Randomness:
-    """Independent streams of random numbers.
+    """The streams of random numbers of one run, by owner.
 
-    Each purpose has its own stream, so a draw for one purpose does not change the numbers for another.
-    Numbers are drawn in blocks, so each number costs only tens of nanoseconds.
+    An owner is named by its purpose and by values that have the same `repr` in each run. An owner that is
+    created again, such as a restarted task, continues its streams. Numbers are drawn in blocks, so each costs
+    only tens of nanoseconds.
     """
 
     def __init__(self, seed: int, jitter_sigma: float) -> None:
-        jitter, uniform, setup, notices, restarts = SeedSequence(seed).spawn(5)
-        self.jitter: Callable[[], float] = _lognormal(default_rng(jitter), jitter_sigma).__next__
-        """Returns a factor for short times, log-normally distributed with median 1."""
-        self.chance = _uniform(default_rng(uniform))
-        """Uniform numbers between 0 and 1."""
-        self._setup = default_rng(setup)
-        self._notices = _uniform(default_rng(notices))
-        self._restarts = default_rng(restarts)
+        self._seed = seed
+        self._sigma = jitter_sigma
+        self._jitter: dict[tuple[object, ...], Callable[[], float]] = {}
+        self._uniform: dict[tuple[object, ...], Iterator[float]] = {}
 
-    def uniform(self, low: float, high: float) -> float:
-        """Return a uniform number between `low` and `high`."""
-        return low + (high - low) * next(self.chance)
+    def jitter(self, *owner: object) -> Callable[[], float]:
+        """Return the owner's function that draws factors for short times, log-normally distributed with
+        median 1.
+        """
+        if owner not in self._jitter:
+            self._jitter[owner] = _lognormal(self._seed, owner, self._sigma).__next__
+        return self._jitter[owner]
 
-    def notice(self, low: float, high: float) -> float:
-        """Like `uniform`, but drawn from a stream of its own, so that other draws stay the same."""
-        return low + (high - low) * next(self._notices)
+    def uniform(self, *owner: object) -> Iterator[float]:
+        """Return the owner's stream of uniform numbers between 0 and 1."""
+        if owner not in self._uniform:
+            self._uniform[owner] = _uniform_of(self._seed, owner)
+        return self._uniform[owner]
 
-    def between(self, bounds: tuple[float, float]) -> float:
-        """Return a uniform number within `bounds`, from the stream for values drawn at set-up."""
-        return float(self._setup.uniform(*bounds))
+    def between(self, bounds: tuple[float, float], *owner: object) -> float:
+        """Return the next number of the owner's uniform stream, scaled to `bounds`."""
+        low, high = bounds
+        return low + (high - low) * next(self.uniform(*owner))
 
-    def restart_jitter(self, most_ms: int) -> int:
-        """Return the milliseconds to add to the backoff of a restart; may be negative."""
-        return int(self._restarts.integers(-most_ms, most_ms, endpoint=True))
+    def integer(self, below: int, *owner: object) -> int:
+        """Return an integer from 0 to `below` - 1, made from the owner's next uniform number."""
+        return floor(below * next(self.uniform(*owner)))
 
-    def integer(self, below: int) -> int:
-        """Return an integer from 0 to `below` - 1, drawn at set-up."""
-        return int(self._setup.integers(below))
+
+def _generator(seed: int, owner: tuple[object, ...]) -> Generator:
+    """Return the generator of an owner; its key is a hash, so streams of different owners are independent."""
+    key = blake2b(repr((seed, *owner)).encode(), digest_size=16).digest()
+    return Generator(Philox(key=int.from_bytes(key, "little")))
+
+
+def _lognormal(seed: int, owner: tuple[object, ...], sigma: float) -> Iterator[float]:
+    generator = _generator(seed, owner)
+    yield from generator.lognormal(0.0, sigma, _FIRST_BLOCK).tolist()
+    while True:
+        yield from generator.lognormal(0.0, sigma, _BLOCK).tolist()
+
+
+def _uniform_of(seed: int, owner: tuple[object, ...]) -> Iterator[float]:
+    generator = _generator(seed, owner)
+    yield from generator.random(_FIRST_BLOCK).tolist()
+    while True:
+        yield from generator.random(_BLOCK).tolist()
 
 
 def numbers_of(*seed: int) -> Iterator[float]:
     """Return an endless stream of uniform numbers between 0 and 1, drawn from `seed`."""
-    return _uniform(default_rng(list(seed)))
+    generator = default_rng(list(seed))
+    while True:
+        yield from generator.random(_BLOCK).tolist()
 
 
 def uncertain_factor(seed: int, spread: float) -> float:
@@ -71,13 +109,3 @@ def uncertain_factor(seed: int, spread: float) -> float:
 def _reversed_bits(number: int) -> float:
     """Return a number between 0 and 1: the bits of `number` in reverse order (van der Corput's sequence)."""
     return int(f"{number:b}"[::-1], 2) / (1 << number.bit_length())
-
-
-def _lognormal(generator: Generator, sigma: float) -> Iterator[float]:
-    while True:
-        yield from generator.lognormal(0.0, sigma, _BLOCK).tolist()
-
-
-def _uniform(generator: Generator) -> Iterator[float]:
-    while True:
-        yield from generator.random(_BLOCK).tolist()

@@ -9,7 +9,7 @@ consuming end passes arriving buffers to input channels, and sends back credit, 
 
 Task threads do not use the network themselves. They notify the network thread. In emulated time, a
 notification takes the time `notify`, and notifications keep their order. If one thread runs both tasks and
-network, a notification is a plain call.
+network, a notification is a plain call. A notification that would find nothing to do is left out.
 """
 
 from __future__ import annotations
@@ -17,9 +17,8 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
-from math import inf
 
-from buffers import PipelinedSubpartition, ReceivedBuffer
+from buffers import BufferSlice, PipelinedSubpartition, ReceivedBuffer
 from flowcontrol import (
     MAX_REQUEST_BACKOFF_S,
     PARTITION_NOT_FOUND,
@@ -43,9 +42,9 @@ from flowcontrol import (
 )
 
 from ..engine.agenda import Agenda, Line
-from ..engine.randomness import Randomness
 from ..errors import LinkClosedError, PartitionNotFoundError, PeerFailedError
 from ..scenarios.costs import CostModel
+from .emulated_link import EmulatedWire
 from .link import ConsumingEnd, ProducingEnd
 from .remote_channel import RemoteInputChannel, Uplink
 
@@ -58,61 +57,47 @@ order.
 
 
 class Notifier:
-    """Notifies a network thread in emulated time, with a small random delay.
+    """Notifies the network thread of a producing end in emulated time, with a small random delay."""
 
-    `blocked_until`, if given, returns the time when the link can be written to again. Work is held back until
-    then, in order. So the credit that a channel gains meanwhile is announced in one message, as in Flink's
-    CreditBasedPartitionRequestClientHandler.
-    """
+    __slots__ = ("_agenda", "_jitter", "_last", "_line", "_median")
 
-    __slots__ = ("_agenda", "_blocked_until", "_held", "_jitter", "_last", "_line", "_median")
-
-    def __init__(
-        self,
-        agenda: Agenda,
-        costs: CostModel,
-        randomness: Randomness,
-        blocked_until: Callable[[], float] | None = None,
-    ) -> None:
+    def __init__(self, agenda: Agenda, costs: CostModel, jitter: Callable[[], float]) -> None:
         self._agenda = agenda
         self._line = Line(agenda)
-        self._blocked_until = blocked_until
-        self._held: deque[tuple[Callable[..., None], tuple[object, ...]]] = deque()
         self._median = costs.notify_s
-        self._jitter = randomness.jitter
+        self._jitter = jitter
         self._last = 0.0
 
     def __call__(self, work: Callable[..., None], *args: object) -> None:
         """Call ``work(*args)`` in the network thread."""
-        agenda = self._agenda
-        time = agenda.now + self._median * self._jitter()
+        time = self._agenda.now + self._median * self._jitter()
         if time < self._last:
             time = self._last
         self._last = time
-        if self._blocked_until is None:
-            self._line.at(time, work, *args)
-        else:
-            self._line.at(time, self._run_or_hold, work, args)
+        self._line.at(time, work, *args)
 
-    def _run_or_hold(self, work: Callable[..., None], args: tuple[object, ...]) -> None:
-        assert self._blocked_until is not None
-        if not self._held and self._blocked_until() <= self._agenda.now:
-            work(*args)
-            return
-        self._held.append((work, args))
-        if len(self._held) == 1:
-            self._run_held()
 
-    def _run_held(self) -> None:
-        """Run the held-back work if the link is free; otherwise try again when it is expected to be free."""
-        assert self._blocked_until is not None
-        until = self._blocked_until()
-        if until <= self._agenda.now:
-            while self._held:
-                work, args = self._held.popleft()
-                work(*args)
-        elif until < inf:
-            self._agenda.at(until, self._run_held)
+class WritingNotifier:
+    """Notifies the network thread of a consuming end in emulated time.
+
+    The thread only writes messages to `wire` for the tasks. So the work is done at once, and its messages
+    leave after a small random delay.
+    """
+
+    __slots__ = ("_agenda", "_jitter", "_median", "_wire")
+
+    def __init__(
+        self, agenda: Agenda, costs: CostModel, jitter: Callable[[], float], wire: EmulatedWire
+    ) -> None:
+        self._agenda = agenda
+        self._median = costs.notify_s
+        self._jitter = jitter
+        self._wire = wire
+
+    def __call__(self, work: Callable[..., None], *args: object) -> None:
+        """Call ``work(*args)``, which writes messages."""
+        self._wire.hold_until(self._agenda.now + self._median * self._jitter())
+        work(*args)
 
 
 class CreditStalls:
@@ -177,6 +162,8 @@ class ProducerEnd:
         self._notify = notify
         self._find = find
         self._leaving: deque[SendBuffer | None] = deque()
+        self._free_at = 0.0  # when the last message has left, if the link tells it in advance
+        self._continues = False  # whether `_continue` is going to be called
         self._listeners = RequestListeners()
         self._timer_set = False
         self.stalls: CreditStalls | None = None
@@ -236,8 +223,14 @@ class ProducerEnd:
         self._set_timer()
 
     def notify_data(self, sender: ChannelSender) -> None:
-        """Notify the network thread that a task has added data for `sender`."""
-        self._notify(self._data_available, sender)
+        """Notify the network thread that a task has added data for `sender`.
+
+        Without credit there is nothing to send: credit that arrives finds the data by itself.
+        """
+        if sender.queued or not (sender.sendable or sender.announces_backlog):
+            self._update_stall(sender.channel)
+        else:
+            self._notify(self._data_available, sender)
 
     def _data_available(self, sender: ChannelSender) -> None:
         self.queue.data_available(sender)
@@ -246,12 +239,32 @@ class ProducerEnd:
 
     def _write(self) -> None:
         """Write messages while the link takes them: one at a time, or more if it is ready for more."""
-        end, leaving = self._end, self._leaving
-        while (not leaving or end.ready) and (item := self.queue.next_message()) is not None:
+        end, leaving, queue = self._end, self._leaving, self.queue
+        while queue.has_messages and (not leaving or end.ready):
+            if self._free_at and self._free_at > end.now:
+                if not self._continues:
+                    self._continues = True
+                    end.after(self._free_at - end.now, self._continue)
+                return
+            item = queue.next_message()
+            if item is None:
+                return
             message, buffer = item
-            leaving.append(buffer)
-            end.write(wire_size(message), self._written, message)
+            left = end.write(wire_size(message), self._written, message)
+            if left is None:
+                leaving.append(buffer)
+            else:
+                self._free_at = left
+                if isinstance(buffer, BufferSlice) and not buffer.release_at(left):
+                    leaving.append(buffer)
+                    end.after(left - end.now, self._written)
             self._update_stall(message.channel)
+
+    def _continue(self) -> None:
+        """Write the next message, since the link is free again."""
+        self._continues = False
+        self._free_at = 0.0
+        self._write()
 
     def _update_stall(self, channel: int) -> None:
         if self.stalls is not None:
@@ -309,6 +322,9 @@ class ConsumerEnd(Uplink):
         self._channels: dict[int, RemoteInputChannel] = {}
         self._max_backoff_s = max_backoff_s
         self._backoffs: dict[int, RequestBackoff] = {}
+        self._waiting_credit: dict[
+            int, tuple[AddCredit, float]
+        ] = {}  # the latest of each channel, and when it leaves
         self._cancelled: dict[int, int] = {}  # maximum size of a buffer, by channel
         self._target: RemoteInputChannel | None = None  # of the arriving payload; None if it is dropped
         self._arriving: ReceivedBuffer | memoryview | None = None  # for the arriving payload
@@ -446,13 +462,19 @@ class ConsumerEnd(Uplink):
             channel.fail(PartitionNotFoundError(self._peer, problem))
 
     def credit_available(self, channel: RemoteInputChannel) -> None:
-        """Announce the credit of `channel`. Its amount is read when the network thread sends the message."""
-        self._notify(self._send_credit, channel)
+        """Announce the credit of `channel`, together with credit that it gains before the message leaves."""
+        waiting = self._waiting_credit.get(channel.channel_id)
+        if waiting is not None and waiting[1] > self._end.now:
+            waiting[0].credit += channel.take_credit()
+        else:
+            self._notify(self._send_credit, channel)
 
     def _send_credit(self, channel: RemoteInputChannel) -> None:
         credit = channel.take_credit()
         if credit:
-            self._transmit(AddCredit(channel.channel_id, credit))
+            message = AddCredit(channel.channel_id, credit)
+            self._waiting_credit[channel.channel_id] = message, self._end.leaves_at
+            self._transmit(message)
 
     def send(self, message: Message) -> None:
         """Send `message` to the producing end, after all credit that was announced before."""

@@ -31,12 +31,14 @@ class EmulatedWire:
         "_cut_until",
         "_finished",
         "_free_at",
+        "_held_until",
         "_jitter",
         "_last_arrival",
         "_latency",
         "_message",
         "_seconds_per_byte",
         "_under_way",
+        "_waiting",
         "_wire",
         "arrive",
     )
@@ -44,11 +46,11 @@ class EmulatedWire:
     arrive: Callable[[Message], None]
 
     def __init__(
-        self, agenda: Agenda, costs: CostModel, conditions: LinkConditions, randomness: Randomness
+        self, agenda: Agenda, costs: CostModel, conditions: LinkConditions, jitter: Callable[[], float]
     ) -> None:
         self._agenda = agenda
         self._under_way = Line(agenda)
-        self._jitter = randomness.jitter
+        self._jitter = jitter
         self._message = costs.wire_message_s
         self._wire = costs.wire_s
         self._latency = conditions.latency_s
@@ -56,32 +58,66 @@ class EmulatedWire:
         if conditions.bandwidth_bytes_per_s is not None:
             self._seconds_per_byte += 1 / conditions.bandwidth_bytes_per_s
         self._free_at = 0.0
+        self._held_until = 0.0
+        self._waiting: list[tuple[int, Callable[[], None] | None, Message]] = []
         self._cut_until = 0.0
         self._last_arrival = 0.0
         self._finished = False
 
-    def write(self, size: int, written: Callable[[], None] | None, message: Message) -> None:
+    def write(self, size: int, written: Callable[[], None] | None, message: Message) -> float | None:
         """Send `message` of `size` encoded bytes; see `netstack.exchange.link.LinkEnd`."""
         if self._finished:
             raise LinkClosedError(
                 "emulated link", f"{type(message).__name__} cannot be sent after the last message"
             )
+        if self._waiting or self._cut_until > self._agenda.now:
+            self._waiting.append((size, written, message))
+            if len(self._waiting) == 1:
+                self._wait_for_cut()
+            return None
+        return self._send(size, message)
+
+    def _send(self, size: int, message: Message) -> float:
         jitter = self._jitter
         agenda = self._agenda
-        start = self._free_at if self._free_at > agenda.now else agenda.now
+        start = self._held_until if self._held_until > agenda.now else agenda.now
+        if start < self._free_at:
+            start = self._free_at
         self._free_at = left = start + self._message * jitter() + size * self._seconds_per_byte
-        if left == _NEVER:
-            return  # cut for good: the message never leaves, and its buffer stays with its writer
         arrival = left + self._wire * jitter() + self._latency
         if arrival < self._last_arrival:
             arrival = self._last_arrival
         self._last_arrival = arrival
-        if written is not None:
-            agenda.at(left, written)
         if type(message) is BufferResponse and isinstance(message.payload, memoryview):
             # The segment may be reused before its bytes arrive.
             message = replace(message, payload=bytes(message.payload))
         self._under_way.at(arrival, self.arrive, message)
+        return left
+
+    def _wait_for_cut(self) -> None:
+        if self._cut_until < _NEVER:
+            self._agenda.at(self._cut_until, self._end_of_cut)
+
+    def _end_of_cut(self) -> None:
+        """Send the messages written during a cut, unless the cut has been extended."""
+        if self._cut_until > self._agenda.now:
+            self._wait_for_cut()
+            return
+        waiting, self._waiting = self._waiting, []
+        for size, written, message in waiting:
+            left = self._send(size, message)
+            if written is not None:
+                self._agenda.at(left, written)
+
+    def hold_until(self, time: float) -> None:
+        """Let messages written from now on leave at `time` or later."""
+        if time > self._held_until:
+            self._held_until = time
+
+    @property
+    def leaves_at(self) -> float:
+        """Time at which a message that is written now may leave, in seconds of the run; infinity: never."""
+        return max(self._agenda.now, self._held_until, self._cut_until)
 
     def finish(self) -> None:
         """Allow no further messages."""
@@ -92,9 +128,7 @@ class EmulatedWire:
 
         Messages written before the cut are in transit and arrive.
         """
-        end = _NEVER if until is None else until
-        self._free_at = max(self._free_at, end)
-        self._cut_until = max(self._cut_until, end)
+        self._cut_until = max(self._cut_until, _NEVER if until is None else until)
 
     def blocked_until(self) -> float:
         """Return the time when a message can leave again, in seconds of the run, which may be in the past;
@@ -119,13 +153,14 @@ class EmulatedEnd:
     One message leaves at a time.
     """
 
-    __slots__ = ("_agenda", "_incoming", "after", "finish", "write")
+    __slots__ = ("_agenda", "_incoming", "_outgoing", "after", "finish", "write")
 
     ready = False
 
     def __init__(self, agenda: Agenda, outgoing: EmulatedWire, incoming: EmulatedWire) -> None:
         self._agenda = agenda
         self._incoming = incoming
+        self._outgoing = outgoing
         self.after = agenda.after
         self.write = outgoing.write  # no method around it, since it runs for each message
         self.finish = outgoing.finish
@@ -135,19 +170,35 @@ class EmulatedEnd:
         """The time of the run."""
         return self._agenda.now
 
+    @property
+    def leaves_at(self) -> float:
+        """Time at which a message that is written now may leave."""
+        return self._outgoing.leaves_at
+
     def listen(self, receiver: Receiver) -> None:
         """Pass arriving messages to `receiver`."""
         self._incoming.arrive = receiver.receive
 
 
 class EmulatedLink:
-    """Both directions of an emulated connection between two task managers, with all its ends."""
+    """Both directions of an emulated connection, with all its ends, between the task managers of the `pair`
+    (producer, consumer).
+    """
 
     def __init__(
-        self, agenda: Agenda, costs: CostModel, conditions: LinkConditions, randomness: Randomness
+        self,
+        agenda: Agenda,
+        costs: CostModel,
+        conditions: LinkConditions,
+        randomness: Randomness,
+        pair: tuple[str, str],
     ) -> None:
-        self.to_consumer = EmulatedWire(agenda, costs, conditions, randomness)
-        self.to_producer = EmulatedWire(agenda, costs, conditions, randomness)
+        onward, back = (
+            randomness.jitter("wire to consumer", *pair),
+            randomness.jitter("wire to producer", *pair),
+        )
+        self.to_consumer = EmulatedWire(agenda, costs, conditions, onward)
+        self.to_producer = EmulatedWire(agenda, costs, conditions, back)
         self.producing = EmulatedEnd(agenda, self.to_consumer, self.to_producer)
         self.consuming = EmulatedEnd(agenda, self.to_producer, self.to_consumer)
 

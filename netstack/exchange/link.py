@@ -46,6 +46,13 @@ class LinkEnd(Protocol[AnyReceiver]):
         """Current time of the clock that `after` uses, in seconds."""
         ...
 
+    @property
+    def leaves_at(self) -> float:
+        """Time at which a message that is written now may leave, by the same clock. It may change until
+        then.
+        """
+        ...
+
     def after(self, delay_s: float, work: Callable[[], None]) -> None:
         """Call `work` after `delay_s` seconds, unless the link has ended."""
         ...
@@ -54,10 +61,11 @@ class LinkEnd(Protocol[AnyReceiver]):
         """Pass arriving messages to `receiver`; called once, before any message arrives."""
         ...
 
-    def write(self, size: int, written: Callable[[], None] | None, message: Message) -> None:
+    def write(self, size: int, written: Callable[[], None] | None, message: Message) -> float | None:
         """Send `message` of `size` encoded bytes.
 
-        `written`, if given, is called when the bytes have left. It is not called if the link ends before.
+        Returns the time at which the bytes have left, or None if it is not known yet. Then `written`, if
+        given, is called when they have left. It is not called if the link ends before.
 
         Raises:
             LinkClosedError: if this end has finished.

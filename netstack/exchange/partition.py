@@ -62,6 +62,7 @@ class OpenBuffers:
         self._subpartitions = subpartitions
         self._broadcast: BufferBuilder | None = None
         self._turns: BufferTurns | None = None
+        self.write_due: Callable[[], None] | None = None
         self._no_turns_for = 0  # number of next records for which a round-robin distribution has no room
 
     def write_in_turns(self, stride: int, channel: int, count: int) -> bool:
@@ -84,12 +85,28 @@ class OpenBuffers:
         self._turns = turns = BufferTurns(self.unicast, channel, stride, room)
         return turns.take(count, channel, stride)
 
-    def write_more_in_turns(self, stride: int, count: int) -> bool:
-        """Continue the round-robin distribution that `write_in_turns` began, with `count` more records.
-        Return False if none is in progress, or if its buffers have no room for all of them.
+    def room_in_turns(self, stride: int, channel: int) -> int:
+        """Return how many blank records of `stride` bytes fit round robin, the first of them into the buffer
+        for `channel`.
         """
         turns = self._turns
-        return turns is not None and turns.take(count, turns.next_channel, stride)
+        if turns is not None and turns.continues(channel, stride):
+            return turns.left
+        self.end_turns()
+        return room_in_turns(self.unicast, channel, stride)[0]
+
+    def room_for_all(self, block: RecordBlock, start: int, stop: int) -> int:
+        """Return how many of the records ``start..stop-1`` fit into the open broadcast buffer without filling
+        it.
+        """
+        if self._broadcast is None:
+            return 0
+        room = self._broadcast.capacity - self._broadcast.position
+        for index in range(start, stop):
+            room -= block.size(index)
+            if room <= 0:
+                return index - start
+        return stop - start
 
     def end_turns(self) -> None:
         """End a round-robin distribution: update the positions of all buffers, so that code can use them
@@ -115,6 +132,7 @@ class OpenBuffers:
     def new(self, channel: int, segment: MemorySegment) -> BufferBuilder:
         """Open a buffer in `segment`; `publish` adds it to the queue."""
         builder = BufferBuilder(segment, self._pool, channel)
+        builder.write_due = self.write_due
         if channel == ALL:
             self._broadcast = builder
         else:
@@ -211,6 +229,44 @@ class ResultPartition:
         self._unwritten: _Rest | None = None
         self._unflushed: list[int] = []  # subpartitions written to since the last flush
         self._all_unflushed = True  # whether all may have been written to
+
+    @property
+    def write_due(self) -> Callable[[], None] | None:
+        """Called before a reader looks at an open buffer: lets the task write the records that are due, if it
+        writes ahead of time only up to `room`.
+        """
+        return self._open.write_due
+
+    @write_due.setter
+    def write_due(self, write_due: Callable[[], None]) -> None:
+        self._open.write_due = write_due
+
+    def room(self, block: RecordBlock, channels: list[int], start: int, stop: int) -> int:
+        """Return how many of the records ``start..stop-1`` can be written so that no buffer is filled or
+        begun. `channels` is empty for records that go to every subpartition.
+        """
+        if self._flush_always or not self.pool.available:
+            return 0
+        opened, stride = self._open, block.stride
+        if not channels:
+            return opened.room_for_all(block, start, stop)
+        if self._writes_in_turns and stride and channels[start] >= 0:
+            return min(opened.room_in_turns(stride, channels[start]), stop - start)
+        opened.end_turns()
+        rooms: dict[int, int] = {}
+        for index in range(start, stop):
+            channel = channels[index]
+            if channel == LEFT_OUT:
+                continue
+            room = rooms.get(channel, -1)
+            if room < 0:
+                builder = None if channel == LEAST_LOADED else opened.unicast[channel]
+                room = 0 if builder is None else builder.capacity - builder.position
+            room -= stride or block.size(index)
+            if room <= 0:
+                return index - start
+            rooms[channel] = room
+        return stop - start
 
     @property
     def available(self) -> bool:
@@ -316,19 +372,6 @@ class ResultPartition:
                 chosen, least = channel, count
         self._last_chosen = chosen
         return chosen
-
-    def write_more_in_turns(self, stride: int, count: int) -> bool:
-        """Continue a round-robin distribution with `count` more blank records. Return False if none is in
-        progress, or if its buffers have no room for all of them.
-
-        The effect is that of `write` with the next channels in round-robin order.
-        """
-        if self._flush_always or not self._open.write_more_in_turns(stride, count):
-            return False
-        self.records_out += count
-        self.bytes_out += count * stride
-        self._all_unflushed = True
-        return True
 
     def broadcast(self, block: RecordBlock, start: int, stop: int) -> int:
         """Write records to every subpartition; see `write` for the result and for blocking."""
@@ -490,6 +533,8 @@ class ResultPartition:
         """Make all written data available to the readers; skips subpartitions not written to since the last
         call.
         """
+        if self._open.write_due is not None:
+            self._open.write_due()
         subpartitions = self.subpartitions
         if self._all_unflushed:
             self._all_unflushed = False

@@ -353,6 +353,11 @@ class TcpEnd(Generic[AnyReceiver]):
         """Time of this process's event loop."""
         return trio.current_time()
 
+    @property
+    def leaves_at(self) -> float:
+        """Now: credit that is gained later has a message of its own."""
+        return trio.current_time()
+
     def after(self, delay_s: float, work: Callable[[], None]) -> None:
         """Call `work` after `delay_s` seconds."""
         self._link.after(delay_s, work)
@@ -361,13 +366,14 @@ class TcpEnd(Generic[AnyReceiver]):
         """Pass arriving messages to `receiver`."""
         self.receiver = receiver
 
-    def write(self, size: int, written: Callable[[], None] | None, message: Message) -> None:
+    def write(self, size: int, written: Callable[[], None] | None, message: Message) -> float | None:
         """Send `message`; `written` is called when it has left."""
         if self.finished:
             raise LinkClosedError(
                 self._link.peer, f"{type(message).__name__} cannot be sent after the last message"
             )
         self._link.enqueue(message, written)
+        return None
 
     def finish(self) -> None:
         """Stop writing."""

@@ -215,7 +215,7 @@ class Attempt:
 
     def _start_timers(self, tasks: list[Subtask]) -> None:
         """Start the flush timers of all partitions and the debloating timers of all tasks."""
-        config, between, now = self.scenario.config, self._randomness.between, self._agenda.now
+        config, now = self.scenario.config, self._agenda.now
         for subtask in tasks:
             scope = subtask.environment.scope
             if subtask.on_opening is not None:
@@ -223,22 +223,22 @@ class Attempt:
             timeout = config.buffer_timeout_s
             if timeout:  # 0: the partition flushes by itself
                 for output in subtask.outputs:
-                    phase = between((0.0, timeout))
-                    scope.at(now + phase, self._flush, scope, output.partition.flush, timeout)
+                    phase = self._randomness.between((0.0, timeout), "flush", str(subtask))
+                    scope.at(now + phase, self._flush, subtask, output.partition.flush, timeout)
             if config.debloat_enabled:
                 self._start_debloating(subtask)
 
-    def _flush(self, scope: Scope, flush: Callable[[], None], timeout: float) -> None:
+    def _flush(self, subtask: Subtask, flush: Callable[[], None], timeout: float) -> None:
         """Flush, then schedule the next flush after `timeout` and a small random delay."""
         flush()
-        late = self.scenario.costs.oversleep_s * self._randomness.uniform(0.5, 1.5)
-        scope.after(timeout + late, self._flush, scope, flush, timeout)
+        late = self.scenario.costs.oversleep_s * self._randomness.between((0.5, 1.5), "flush", str(subtask))
+        subtask.environment.scope.after(timeout + late, self._flush, subtask, flush, timeout)
 
     def _start_debloating(self, subtask: Subtask) -> None:
         """Start to recalculate buffer sizes periodically, at a random phase, if the subtask reads buffers."""
         if isinstance(subtask, OperatorSubtask):
             period, now = self.scenario.config.debloat_period_s, self._agenda.now
-            first = now + period + self._randomness.between((0.0, period))
+            first = now + period + self._randomness.between((0.0, period), "debloat", str(subtask))
             subtask.environment.scope.at(first, self._post_debloat, subtask, self._debloating)
 
     def _post_debloat(self, subtask: OperatorSubtask, since: int) -> None:

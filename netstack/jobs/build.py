@@ -19,7 +19,7 @@ from buffers import (
 
 from ..checkpoints.control_plane import TaskKey
 from ..checkpoints.pending_checkpoint import UpstreamTask
-from ..exchange.connection import ConsumerEnd, Notifier, ProducerEnd
+from ..exchange.connection import ConsumerEnd, Notifier, ProducerEnd, WritingNotifier
 from ..exchange.emulated_link import EmulatedLink
 from ..exchange.gate import InputGate
 from ..exchange.local_channel import LocalInputChannel
@@ -102,12 +102,13 @@ class EmulatedConnections:
         pair, given = (producer, consumer), self._environment
         if pair not in self._reading:
             agenda, costs, randomness = given.agenda, given.costs, given.randomness
-            link = self.links[pair] = EmulatedLink(agenda, costs, self._conditions, randomness)
-            notify = Notifier(agenda, costs, randomness)
+            link = self.links[pair] = EmulatedLink(agenda, costs, self._conditions, randomness, pair)
+            notify = Notifier(agenda, costs, randomness.jitter("producer notifier", *pair))
             self.producers.append(ProducerEnd(link.producing, notify, self._find))
-            notify = Notifier(agenda, costs, randomness, link.to_producer.blocked_until)
+            jitter = randomness.jitter("consumer notifier", *pair)
+            writing = WritingNotifier(agenda, costs, jitter, link.to_producer)
             self._reading[pair] = receiving = ConsumerEnd(
-                link.consuming, notify, max_backoff_s=given.config.request_backoff_max_s
+                link.consuming, writing, max_backoff_s=given.config.request_backoff_max_s
             )
             self.consumers.append(receiving)
         return self._reading[pair]
@@ -441,7 +442,9 @@ class JobBuilder:
                 self._scenario.config.adaptive_partitioner_enabled,
                 key_hash,
                 self._maker.max_parallelism[edge.target],
-                self._randomness.integer,
+                lambda below: self._randomness.integer(
+                    below, "first channel", edge.source, edge.target, producer
+                ),
             )
             selector = selector_of(edge.strategy, channels, terms)
         return selector if edge.fraction == 1 else Fraction(edge.fraction, selector)

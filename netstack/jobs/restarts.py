@@ -110,7 +110,8 @@ class ExponentialDelayRestart(RestartBackoffStrategy):
 
     def _delay_ms(self) -> int:
         config, backoff = self._config, int(self._backoff_ms)
-        jitter = self._randomness.restart_jitter(int(backoff * config.restart_jitter_factor))
+        jitter_ms = int(backoff * config.restart_jitter_factor)
+        jitter = self._randomness.integer(2 * jitter_ms + 1, "restart") - jitter_ms
         most = _whole_ms(config.restart_max_backoff_s)
         return max(_whole_ms(config.restart_initial_backoff_s), min(backoff + jitter, most))
 

@@ -222,11 +222,13 @@ class SubtaskMaker:
         """Return the throttle for the service time of a subtask's records, or only of the records of one
         `edge`.
         """
-        costs, randomness = self._environment.costs, self._environment.randomness
+        costs = self._environment.costs
         cores = self._cores_of(vertex.manager_of(index)) if vertex.burns else None
         steps = self._steps(vertex, index, None if edge is None else edge.service)
-        throttle = Throttle(steps, costs, randomness, mode=vertex.service_mode, cores=cores)
-        self._throttles[vertex.name, index, None if edge is None else edge.source] = throttle
+        owner = vertex.name, index, None if edge is None else edge.source
+        chance = self._environment.randomness.uniform("service", *owner)
+        throttle = Throttle(steps, costs, chance, mode=vertex.service_mode, cores=cores)
+        self._throttles[owner] = throttle
         return throttle
 
     def _steps(self, vertex: Vertex, index: int, service: Sequence[Step] | None) -> tuple[Step, ...]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Iterable
 from math import floor
-from typing import Any
+from typing import Any, Final
 
 from buffers import Content, EventBuffer, RecordBlock, encode_behind, split_at_watermarks
 from flowcontrol import (
@@ -32,6 +32,8 @@ from .subtask_environment import Environment
 from .synthetic_output import HeldBack
 from .time_account import Lateness, Waiting
 from .watermarks import WatermarkFlow
+
+_INPUT: Final = Waiting.INPUT  # compiled code need not look up what is final
 
 
 class OperatorSubtask(Subtask):
@@ -92,7 +94,9 @@ class OperatorSubtask(Subtask):
         self.buffers_in = 0
         self.operator = operator
         self._context = context._replace(trace=self.trace)
-        self._buffer_cost = costs.consumer_buffer_s * environment.randomness.between(costs.subtask_factor)
+        self._buffer_cost = costs.consumer_buffer_s * environment.randomness.between(
+            costs.subtask_factor, "buffer cost", str(self)
+        )
         self._state_times = state_times(state, costs)
         self._requested: list[CheckpointBarrier] = []
         self._poll: Callable[[float], tuple[InputChannel, Item] | None]
@@ -115,6 +119,8 @@ class OperatorSubtask(Subtask):
         self.gates = gates
         if self.outputs or self.throttle.cores is not None:
             self._serving = RecordByRecord(self, self.operator, self.throttle)
+            for output in self.outputs:
+                output.partition.write_due = self._serving.write_due
         if self.watermarks is not None:
             self.watermarks.connect(gates, self._advance_event_time)
         self.barriers = InputBarriers(self, gates)
@@ -124,18 +130,15 @@ class OperatorSubtask(Subtask):
 
     def data_arrived(self) -> None:
         """Resume if the subtask is waiting for input: a gate has become readable."""
-        if self.times.state is Waiting.INPUT:
-            self._waiter.wake(self._wake_up * self._jitter())
+        if self.times.state is _INPUT:
+            self.waiter.wake(self._wake_up * self._jitter())
 
     def post(self, mail: Mail) -> None:
         """Schedule `mail` to be handled between two records, or at the end of the current sleep within a
         buffer.
         """
-        pause_ends = self._serving.pause_ends
-        if pause_ends is not None:
-            self.environment.scope.at(pause_ends, mail)
-        else:  # nothing to wake in the last sleep of a buffer: the mail is handled before the next poll
-            super().post(mail)
+        if not self._serving.take_mail(mail):
+            super().post(mail)  # in the last sleep of a buffer, the mail is handled before the next poll
 
     def cancel(self) -> None:
         """Cancel the partition requests.
@@ -197,7 +200,7 @@ class OperatorSubtask(Subtask):
                 await self.wait_for_output()
             work = self._next_work()
             if work is None:
-                await self._wait(Waiting.INPUT)
+                await self._wait(_INPUT)
             else:
                 await work
 
@@ -389,6 +392,7 @@ class OperatorSubtask(Subtask):
 
     def sample(self) -> SubtaskSample:
         """Return the current counters and gauges."""
+        self._serving.write_due()
         sample = with_inputs(super().sample(), self.gates)._replace(
             records_in=self.records_in, bytes_in=self.bytes_in, buffers_in=self.buffers_in
         )

@@ -7,12 +7,15 @@ are available. A snapshot in between stores the unprocessed rest of the block.
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
+from math import inf
+
 from buffers import Content, RecordBlock
 
 from ..exchange.channel import InputChannel
 from .operators import NOTHING, Operator
 from .service_time import Pauses, Throttle
-from .subtask import Subtask
+from .subtask import Mail, Subtask
 from .subtask_environment import Environment
 
 
@@ -33,6 +36,18 @@ class Outbox:
         self._ahead = operator.one_to_one
         self._block = operator.process(block) if self._ahead and len(block) else block
         self._channels = subtask.select_channels(self._block) if self._ahead else []
+
+    @property
+    def room(self) -> int:
+        """Number of next records whose output fits into the open buffers of all exchanges; 0 if the output
+        is not known yet.
+        """
+        return self._subtask.room(self._block, self._channels, self.position) if self._ahead else 0
+
+    def write(self, records: int) -> None:
+        """Write the output of the first `records` input records; the open buffers must have room for it."""
+        self._subtask.write_within_room(self._block, self._channels, self.position, records)
+        self.position = records
 
     async def emit(self, records: int) -> None:
         """Emit the output of the first `records` input records that has not been emitted yet."""
@@ -68,12 +83,14 @@ class WholeBuffers:
         "_passed",
         "_pauses",
         "_record_cost",
+        "_scope",
         "_served",
         "_throttle",
     )
 
     def __init__(self, environment: Environment, operator: Operator, throttle: Throttle) -> None:
         self._agenda = environment.agenda
+        self._scope = environment.scope
         self._operator = operator
         self._throttle = throttle
         self._record_cost = environment.costs.consumer_record_s
@@ -89,10 +106,18 @@ class WholeBuffers:
         pauses = self._pauses
         return self._served + (0 if pauses is None else pauses.records_by(self._agenda.now))
 
-    @property
-    def pause_ends(self) -> float | None:
-        """End of the current pause within the buffer; None if there is no pause to wait for."""
-        return None if self._pauses is None else self._pauses.end_within(self._agenda.now)
+    def take_mail(self, mail: Mail) -> bool:
+        """Handle `mail` at the end of the current pause within the buffer; returns False if there is no pause
+        to wait for.
+        """
+        end = None if self._pauses is None else self._pauses.end_within(self._agenda.now)
+        if end is None:
+            return False
+        self._scope.at(end, mail)
+        return True
+
+    def write_due(self) -> None:
+        """Do nothing: the subtask has no outputs."""
 
     async def serve(self, channel: InputChannel, block: RecordBlock, spent: float) -> None:
         """Process the records of one buffer in one wait; the buffer itself costs `spent` seconds."""
@@ -138,40 +163,136 @@ class WholeBuffers:
 
 
 class RecordByRecord:
-    """Emits the output of each record when its service is finished, and handles mail in between."""
+    """Emits the output of each record when its service is finished, and handles mail in between.
+
+    If the output of a buffer is known when it is read, its pauses are planned ahead. The outputs that are due
+    are written together, with `write_due`, when an open buffer is read or flushed, when mail or a sample is
+    taken, or when an output needs a new buffer.
+    """
 
     __slots__ = (
         "_block",
         "_channel",
         "_count",
+        "_done",
+        "_finished",
         "_operator",
         "_outbox",
+        "_plans_ahead",
         "_record_cost",
+        "_records",
         "_served",
         "_spend",
         "_spent",
+        "_stops",
         "_subtask",
         "_throttle",
-        "records",
+        "_times",
+        "_until",
     )
 
     def __init__(self, subtask: Subtask, operator: Operator, throttle: Throttle) -> None:
-        self.records = 0
+        self._records = 0
         self._subtask = subtask
         self._operator = operator
         self._throttle = throttle
         self._record_cost = subtask.environment.costs.consumer_record_s
         self._spend = subtask.agenda.sleep if throttle.cores is None else throttle.cores.work
+        self._plans_ahead = throttle.cores is None and subtask.agenda.clock is None
         self._channel: InputChannel | None = None  # None between two blocks
         self._block = NOTHING
         self._outbox: Outbox
         self._count = self._served = 0
         self._spent = 0.0
+        # The plan: at each time, the number of records whose output is written and that of finished records.
+        self._times: list[float] = []
+        self._stops: list[int] = []
+        self._finished: list[int] = []
+        self._done = 0  # number of times that are over
+        self._until = inf  # end of the wait while nothing but planned outputs is written; infinity: no wait
 
     @property
-    def pause_ends(self) -> None:
-        """None: mail is handled between any two records."""
-        return None
+    def records(self) -> int:
+        """Number of records whose service is finished."""
+        if self._until == inf:
+            return self._records
+        passed = bisect_right(self._times, self._subtask.agenda.now)
+        return self._records - self._finished[self._done - 1] + self._finished[passed - 1]
+
+    def take_mail(self, mail: Mail) -> bool:
+        """Handle `mail` at the end of the current pause within the buffer; returns False if mail is handled
+        between any two records.
+        """
+        if self._until == inf:
+            return False
+        self.write_due()
+        self._subtask.mail.append(mail)
+        end = self._times[bisect_left(self._times, self._subtask.agenda.now, self._done)]
+        if end < self._until:
+            self._resume_at(end)
+        return True
+
+    def _resume_at(self, time: float) -> None:
+        self._until = time
+        self._subtask.agenda.at(time, self._resume, time)
+
+    def _resume(self, time: float) -> None:
+        if time == self._until:
+            self._subtask.waiter.wake_now()
+
+    def write_due(self) -> None:
+        """Write the planned outputs that were due before now."""
+        if self._until < inf:
+            due = bisect_left(self._times, self._subtask.agenda.now, self._done)
+            if due > self._done:
+                self._outbox.write(self._stops[due - 1])
+                self._pass(due)
+
+    def _pass(self, done: int) -> None:
+        """Count the records that are finished by planned times up to number `done`."""
+        self._records += self._finished[done - 1] - (self._finished[self._done - 1] if self._done else 0)
+        self._done = done
+
+    async def _follow_plan(self) -> None:
+        """Process the buffer with all pauses planned ahead."""
+        subtask, outbox, times, stops = self._subtask, self._outbox, self._times, self._stops
+        agenda = subtask.agenda
+        self._plan(self._throttle.charge_all(self._count, agenda.now + self._spent, self._record_cost))
+        while self._done < len(times):
+            now, done = agenda.now, self._done
+            if times[done] > now:
+                within = bisect_right(stops, outbox.position + outbox.room, done)
+                self._resume_at(times[min(within, len(times) - 1)])
+                await subtask.waiter.wait()
+                self.write_due()
+                self._until = inf
+            else:
+                if done and subtask.mail:
+                    await subtask.handle_mail()
+                self._pass(done + 1)
+                await outbox.emit(stops[done])
+                late = agenda.now - now
+                if late:  # what is left begins later
+                    times[done + 1 :] = [time + late for time in times[done + 1 :]]
+        times.clear()
+        stops.clear()
+        self._finished.clear()
+        self._done = 0
+        self._channel = None
+
+    def _plan(self, pauses: Pauses) -> None:
+        """Plan the outputs of a buffer: the last record of a pause is emitted at its end, the records before
+        it at its beginning.
+        """
+        ends, counts, last = pauses.ends, pauses.counts, len(pauses.ends) - 1
+        self._times.append(self._subtask.agenda.now)
+        self._times.extend(ends)
+        self._stops.extend([count - 1 for count in counts])
+        self._stops.append(counts[last])
+        self._finished.append(0)
+        self._finished.extend(counts)
+        if pauses.ends_early:
+            self._stops[last] = self._finished[last] = counts[last]
 
     async def serve(self, channel: InputChannel, block: RecordBlock, spent: float) -> None:
         """Spend the service time of each record of `block`, then emit its output."""
@@ -191,6 +312,9 @@ class RecordByRecord:
 
     async def go_on(self, *, one_record: bool = False) -> bool:
         """Process the rest of the buffer, or its next record only; returns whether the buffer is finished."""
+        if self._plans_ahead and not one_record and self._count and self._operator.one_to_one:
+            await self._follow_plan()
+            return True
         subtask, throttle, outbox = self._subtask, self._throttle, self._outbox
         agenda, count_of_block = subtask.agenda, self._count
         while self._served < count_of_block:
@@ -205,7 +329,7 @@ class RecordByRecord:
                 self._spent = 0.0
                 if subtask.mail and not one_record:
                     await subtask.handle_mail()
-            self.records += count
+            self._records += count
             await outbox.emit(self._served)
             if one_record and self._served < count_of_block:
                 return False

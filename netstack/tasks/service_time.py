@@ -13,11 +13,11 @@ This is the mode `throttle`. In the mode `exact` the task sleeps for each record
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
+from collections.abc import Iterator
 from math import ceil
 from typing import NamedTuple
 
 from ..engine.cores import Cores
-from ..engine.randomness import Randomness
 from ..scenarios.costs import CostModel
 
 SLEEP_THRESHOLD_S = 0.001
@@ -28,11 +28,12 @@ _ROUNDING = 1e-9
 
 class Pauses(NamedTuple):
     """The sleeps during the service of some records: the end of each sleep, and the number of records
-    finished by then.
+    finished by then. `ends_early`: whether the last records need no sleep, so that the last end is not one.
     """
 
     ends: list[float]
     counts: list[int]
+    ends_early: bool
 
     def records_by(self, now: float) -> int:
         """Return the number of records that are finished at the time `now`."""
@@ -63,7 +64,7 @@ class Throttle:
         self,
         steps: tuple[tuple[float, float], ...],
         costs: CostModel,
-        randomness: Randomness,
+        chance: Iterator[float],
         *,
         mode: str = "throttle",
         cores: Cores | None = None,
@@ -73,7 +74,7 @@ class Throttle:
         self._sleeps = mode == "throttle"
         self._oversleep = costs.oversleep_s if self._sleeps else 0.0
         self._after_sleep = costs.after_sleep_s if self._sleeps else 0.0
-        self._chance = randomness.chance
+        self._chance = chance
         self._exact = mode == "exact"
         self._debt = 0.0
         self.charged_s = 0.0
@@ -127,14 +128,14 @@ class Throttle:
             return self._charge_evenly(records, start, overhead, self._costs[0])
         ends: list[float] = []
         counts: list[int] = []
-        now, done = start, 0
+        now, done, pause = start, 0, 0.0
         while done < records:
             count, pause = self.charge(records - done, now)
             done += count
             now += count * overhead + pause
             ends.append(now)
             counts.append(done)
-        return Pauses(ends, counts)
+        return Pauses(ends, counts, pause == 0)
 
     def _charge_evenly(self, records: int, now: float, overhead: float, cost: float) -> Pauses:
         """Return the result of `charge_all` for records of equal cost, faster since it makes no call per
@@ -162,4 +163,4 @@ class Throttle:
         if left:
             ends.append(now + left * overhead)
             counts.append(records)
-        return Pauses(ends, counts)
+        return Pauses(ends, counts, left > 0)

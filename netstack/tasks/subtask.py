@@ -11,13 +11,14 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from math import nan
+from typing import Final
 
 from buffers import RecordBlock, encode_watermark
 from flowcontrol import CheckpointBarrier, EndOfPartition, Event
 
 from ..checkpoints.pending_checkpoint import UpstreamTask
 from ..checkpoints.recovery import SubtaskRecovery, restore_partitions
-from ..engine.agenda import Routine, Waiter
+from ..engine.agenda import Routine, Waiter, suspend
 from ..exchange.gate import InputGate
 from ..exchange.partition import ALL, LEFT_OUT, ResultPartition
 from ..exchange.selectors import Fraction, RoundRobin
@@ -29,6 +30,9 @@ from .task_checkpoints import TaskCheckpoints
 from .time_account import Lateness, TimeAccount, Waiting
 
 Mail = Callable[[], None]
+
+_NOTHING: Final = Waiting.NOTHING  # compiled code need not look up what is final
+_OUTPUT: Final = Waiting.OUTPUT
 
 
 class Subtask:
@@ -48,7 +52,6 @@ class Subtask:
         "_jitter",
         "_recovery",
         "_restoring",
-        "_waiter",
         "_wake_up",
         "agenda",
         "checkpoints",
@@ -68,6 +71,7 @@ class Subtask:
         "times",
         "upstream",
         "vertex",
+        "waiter",
     )
 
     def __init__(
@@ -93,12 +97,12 @@ class Subtask:
         self._recovery: SubtaskRecovery | None = None
         self._restoring: Iterator[None] | None = None
         self.mail: deque[Mail] = deque()
-        self._waiter = Waiter(self.agenda)
+        self.waiter = Waiter(self.agenda)
         self._blocked_s = 0.0
         self._emission_due = False
         self._final_checkpoint_completed = False
         self._wake_up = environment.costs.wake_up_s
-        self._jitter = environment.randomness.jitter
+        self._jitter = environment.randomness.jitter("wake-up", str(self))
 
     def __str__(self) -> str:
         return f"{self.name}[{self.index}]"
@@ -116,7 +120,7 @@ class Subtask:
         """
         if self.lateness is None:
             return None
-        if self.times.state is not Waiting.NOTHING:
+        if self.times.state is not _NOTHING:
             self.times.add_until(self.agenda.now)
             self.measure_lateness(self.lateness)
         return self.lateness.behind_s(held_up_s)
@@ -137,18 +141,36 @@ class Subtask:
 
     async def _recover_and_run(self, restoring: Iterator[None]) -> None:
         while not next(restoring, True):
-            await self._wait(Waiting.OUTPUT)
+            await self._wait(_OUTPUT)
         await self.run()
 
     def post(self, mail: Mail) -> None:
         """Schedule `mail` to be handled as soon as possible, between two records."""
         self.mail.append(mail)
-        self._waiter.wake(self._wake_up * self._jitter())
+        self.waiter.wake(self._wake_up * self._jitter())
 
     def output_available(self) -> None:
         """Resume if the subtask is waiting for its outputs; called when a pool has buffers again."""
-        if self.times.state is Waiting.OUTPUT:
-            self._waiter.wake(self._wake_up * self._jitter())
+        if self.times.state is _OUTPUT:
+            returned_in = max(0.0, self._segment_at() - self.agenda.now)
+            self.waiter.wake(returned_in + self._wake_up * self._jitter())
+
+    def _segment_at(self) -> float:
+        """Return the time at which the latest segment that the subtask has waited for is back."""
+        return max([output.partition.pool.freed_at for output in self.outputs])
+
+    def _collect(self) -> None:
+        """Take back all segments whose bytes have left."""
+        now = self.agenda.now
+        for output in self.outputs:
+            output.partition.pool.collect(now)
+
+    def _await_segments(self) -> None:
+        """Ask all exhausted pools for the next segment that returns."""
+        for output in self.outputs:
+            pool = output.partition.pool
+            if not pool.available:
+                pool.await_return()
 
     @property
     def available(self) -> bool:
@@ -204,26 +226,32 @@ class Subtask:
     async def _wait(self, reason: Waiting) -> None:
         """Wait once, for `reason` or for mail."""
         self.times.enter(reason, self.agenda.now)
-        await self._waiter.wait()
-        self.times.enter(Waiting.NOTHING, self.agenda.now)
+        self.waiter.prepare()
+        if reason is _OUTPUT:
+            self._await_segments()
+        await suspend()
+        self.times.enter(_NOTHING, self.agenda.now)
 
     async def wait_for_output(self) -> None:
         """Wait until the outputs can take another record; mail is handled meanwhile."""
+        self._collect()
         while not (self.available or self.suspended):
             if not self.mail:  # mail may have arrived while a record was being written
-                await self._wait(Waiting.OUTPUT)
+                await self._wait(_OUTPUT)
             if self.mail:
                 await self.handle_mail()
 
     async def _complete_record(self, partition: ResultPartition) -> None:
         """Wait until a partly written record is complete; mail is not handled meanwhile."""
+        self._collect()
         while not partition.go_on():
-            await self._wait(Waiting.OUTPUT)
+            await self._wait(_OUTPUT)
 
     async def emit(self, block: RecordBlock, channels: list[list[int]], start: int, stop: int) -> int:
         """Write records until the outputs become unavailable; returns the index of the first unwritten
         record.
         """
+        self._collect()
         if len(self.outputs) == 1:
             return await self._emit_to(0, block, channels[0], start, stop)
         while start < stop:
@@ -234,6 +262,26 @@ class Subtask:
             if not self.available:
                 break
         return start
+
+    def room(self, block: RecordBlock, channels: list[list[int]], start: int) -> int:
+        """Return how many records of `block` from `start` on fit into the open buffers of all outputs."""
+        stop = len(block)
+        for number, output in enumerate(self.outputs):
+            if start < stop:
+                stop = start + output.partition.room(block, channels[number], start, stop)
+        return stop - start
+
+    def write_within_room(self, block: RecordBlock, channels: list[list[int]], start: int, stop: int) -> None:
+        """Write records for which the open buffers have room."""
+        for number, (partition, selector) in enumerate(self.outputs):
+            if selector is None:
+                partition.broadcast(block, start, stop)
+            elif len(self.outputs) == 1 or LEFT_OUT not in channels[number]:
+                partition.write(block, channels[number], start, stop)
+            else:
+                for index in range(start, stop):
+                    if channels[number][index] != LEFT_OUT:
+                        partition.write(block, channels[number], index, index + 1)
 
     async def emit_all(self, block: RecordBlock) -> None:
         """Emit all records of a block without waiting for available outputs in between."""
@@ -261,6 +309,7 @@ class Subtask:
         As in Flink's ChannelSelectorRecordWriter, each channel gets its own copy, in its open buffer.
         """
         element = memoryview(encode_watermark(watermark))
+        self._collect()
         for partition, selector in self.outputs:
             channels = (ALL,) if selector is None else range(len(partition.subpartitions))
             for channel in channels:
@@ -384,10 +433,11 @@ class Subtask:
     def consumer_acknowledged(self) -> None:
         """Resume if the subtask waits for acknowledgements and all consumers have acknowledged."""
         if self.times.state is Waiting.CONSUMERS and self._may_end:
-            self._waiter.wake(self._wake_up * self._jitter())
+            self.waiter.wake(self._wake_up * self._jitter())
 
     def sample(self) -> SubtaskSample:
         """Return the current counters and gauges."""
+        self._collect()
         busy, idle, backpressured = self.times.until(self.agenda.now)
         partitions = [output.partition for output in self.outputs]
         size = sum([partition.pool.size for partition in partitions])
@@ -406,7 +456,7 @@ class Subtask:
 
     def cancel(self) -> None:
         """Cancel the subtask. The caller has closed its routine, and calls `release` afterwards."""
-        self._waiter.forget()
+        self.waiter.forget()
         self.checkpoints.release()  # before its outputs, whose barriers count as sent when they are released
 
     def release(self) -> None:

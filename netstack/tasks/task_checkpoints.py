@@ -103,7 +103,7 @@ class TaskCheckpoints:
         task.before_snapshot(checkpoint_id)
         self._send_on(upload)
         state = task.state.snapshot(checkpoint_id, None if savepoint is None else savepoint.format)
-        marking_s = environment.randomness.uniform(*environment.costs.sync_s)
+        marking_s = environment.randomness.between(environment.costs.sync_s, "snapshot", str(task))
         upload.state, upload.sync_s = state, marking_s + snapshot_s(state.work, environment.costs)
         self.snapshots += 1
         return upload

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from enum import Enum
 from math import isnan, nan
+from typing import Final
 
 from ..scenarios.costs import CostModel
 
@@ -32,6 +33,10 @@ class Waiting(Enum):
     TIME = "time"
 
 
+_NOTHING: Final = Waiting.NOTHING  # compiled code need not look up what is final
+_OUTPUT: Final = Waiting.OUTPUT
+
+
 class TimeAccount:
     """Idle and back-pressured time of a subtask, in seconds; in the remaining time it was busy.
 
@@ -44,7 +49,7 @@ class TimeAccount:
     def __init__(self) -> None:
         self.idle = 0.0
         self.backpressured = 0.0
-        self.state = Waiting.NOTHING
+        self.state = _NOTHING
         self._since = 0.0
         self._began_at: float | None = None
         self._ended_at: float | None = None
@@ -66,9 +71,9 @@ class TimeAccount:
         """Add the time until `now` to the current state."""
         elapsed = now - self._since
         self._since = now
-        if self.state is Waiting.OUTPUT:
+        if self.state is _OUTPUT:
             self.backpressured += elapsed
-        elif self.state is not Waiting.NOTHING:
+        elif self.state is not _NOTHING:
             self.idle += elapsed
 
     def until(self, now: float) -> tuple[float, float, float]:
@@ -77,9 +82,9 @@ class TimeAccount:
             return 0.0, 0.0, 0.0
         elapsed = now - self._since
         idle, backpressured = self.idle, self.backpressured
-        if self.state is Waiting.OUTPUT:
+        if self.state is _OUTPUT:
             backpressured += elapsed
-        elif self.state is not Waiting.NOTHING:
+        elif self.state is not _NOTHING:
             idle += elapsed
         last = now if self._ended_at is None else self._ended_at
         return last - self._began_at - idle - backpressured, idle, backpressured

@@ -3,7 +3,14 @@ from typing import Any
 
 import pytest
 
-from buffers import LocalBufferPool, MemorySegment, NetworkBufferPool, PoolDestroyed
+from buffers import (
+    BufferBuilder,
+    BufferSlice,
+    LocalBufferPool,
+    MemorySegment,
+    NetworkBufferPool,
+    PoolDestroyed,
+)
 from tests.vectors import flink_vectors
 
 VECTORS = flink_vectors("pool_local_buffer_pool")
@@ -333,6 +340,105 @@ def test_a_destroyed_pool_serves_nobody_and_returns_everything() -> None:
         pool.recycle(segment)
     assert network.free == 20
     assert (pool.requested, pool.available, listener.offered) == (0, False, [])
+
+
+def leaving(pool: LocalBufferPool) -> BufferSlice:
+    """Take a segment and return the only buffer that refers to it."""
+    builder = BufferBuilder(take(pool), pool)
+    buffer = builder.slice(0)
+    builder.finish()
+    return buffer
+
+
+def test_returned_buffers_are_released_in_the_order_of_their_times() -> None:
+    pool = make_pool(4)
+    buffers = [leaving(pool) for _ in range(4)]
+    segments = [buffer._builder.segment for buffer in buffers]
+    listeners = [Taker(pool) for _ in range(4)]
+    for listener in listeners:
+        assert pool.add_listener(listener)
+    for buffer, time in zip(buffers, [3.0, 2.0, 1.0, 2.0], strict=True):
+        assert buffer.release_at(time)
+
+    def offered(now: float) -> list[MemorySegment]:
+        pool.collect(now)
+        return [segment for listener in listeners for segment in listener.offered]
+
+    assert offered(0.5) == []
+    assert offered(2.0) == [segments[2], segments[1], segments[3]]
+    assert offered(2.5) == [segments[2], segments[1], segments[3]]
+    assert offered(3.0) == [segments[2], segments[1], segments[3], segments[0]]
+
+
+@pytest.mark.parametrize("asks_first", [False, True])
+def test_an_exhausted_pool_is_available_at_once_with_the_next_buffer_that_returns(asks_first: bool) -> None:
+    calls: list[float] = []
+    pool = make_pool(2, on_available=lambda: calls.append(pool.freed_at))
+    calls.clear()
+    first, second = leaving(pool), leaving(pool)
+    assert not pool.available
+    if asks_first:
+        pool.await_return()
+        assert calls == []
+        assert first.release_at(4.0)
+        assert second.release_at(5.0)
+    else:
+        assert second.release_at(5.0)
+        assert first.release_at(4.0)
+        assert calls == []
+        pool.await_return()
+    assert (calls, pool.available, pool.freed_at, pool.used) == ([4.0], True, 4.0, 1)
+    pool.collect(4.5)
+    assert pool.used == 1
+    pool.collect(5.0)
+    assert (calls, pool.used) == ([4.0], 0)
+
+
+def test_a_buffer_that_leaves_its_segment_in_use_does_not_end_the_wait() -> None:
+    pool = make_pool(2)
+    builder = BufferBuilder(take(pool), pool)
+    other = leaving(pool)
+    assert builder.slice(0).release_at(1.0)
+    assert other.release_at(2.0)
+    pool.await_return()
+    assert (pool.available, pool.freed_at, pool.used) == (True, 2.0, 1)
+
+
+def test_a_segment_that_is_recycled_ends_the_wait() -> None:
+    pool = make_pool(2)
+    first, second = leaving(pool), leaving(pool)
+    pool.await_return()
+    first.release()
+    assert (pool.available, pool.freed_at) == (True, 0.0)
+    take(pool)
+    assert second.release_at(3.0)
+    assert (pool.available, pool.freed_at, pool.used) == (False, 0.0, 2)
+
+
+def test_a_pool_that_holds_more_than_its_size_takes_no_buffer_over() -> None:
+    pool = make_pool(3)
+    buffers = [leaving(pool) for _ in range(3)]
+    pool.set_size(2)
+    assert not buffers[0].release_at(1.0)
+    pool.collect(1.0)
+    assert pool.requested == 3
+    buffers[0].release()
+    assert pool.requested == 2
+    assert buffers[1].release_at(1.0)
+    pool.lazy_destroy()
+    assert not buffers[2].release_at(1.0)
+
+
+@pytest.mark.parametrize("end", [LocalBufferPool.lazy_destroy, lambda pool: pool.set_size(1)])
+def test_a_pool_that_is_destroyed_or_shrinks_releases_its_returning_buffers(
+    end: Callable[[LocalBufferPool], None],
+) -> None:
+    pool = make_pool(3)
+    for time in (2.0, 1.0, 3.0):
+        assert leaving(pool).release_at(time)
+    end(pool)
+    assert (pool.used, pool.requested) == (0, 0 if pool.destroyed else 1)
+    assert pool.network_pool.free == 20 - pool.requested
 
 
 def test_statistics_are_a_snapshot() -> None:

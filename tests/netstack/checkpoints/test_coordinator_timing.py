@@ -88,7 +88,7 @@ class Task:
             return
         self.last_checkpoint = barrier.checkpoint_id
         self.busy += 1
-        sync = self.job.randomness.uniform(*COSTS.sync_s)
+        sync = self.job.randomness.between(COSTS.sync_s, "snapshot", self.vertex, self.index)
         self.job.agenda.after(sync, self.acknowledge, barrier, sync)
         for task in self.job.tasks:
             if self in task.upstream:
@@ -173,13 +173,13 @@ class OneAtATime:
 
     def __init__(self, job: ModelJob) -> None:
         self.job = job
-        self.agenda, self.uniform = job.agenda, job.randomness.uniform
+        self.agenda, self.between = job.agenda, job.randomness.between
         self.pending: ModelCheckpoint | None = None
         self.triggered = 0
         self.queued = False
 
     def start(self, tasks: list[Task]) -> None:
-        self.agenda.at(self.job.randomness.between((0.0, self.job.plan.interval)), self.tick)
+        self.agenda.at(self.job.randomness.between((0.0, self.job.plan.interval), "scheduler"), self.tick)
 
     def tick(self) -> None:
         self.agenda.after(self.job.plan.interval, self.tick)
@@ -196,14 +196,14 @@ class OneAtATime:
         first = [task for task in running if all(other.ended for other in task.upstream)]
         self.triggered += 1
         self.pending = ModelCheckpoint(self.triggered, self.agenda.now, running, first)
-        delay = self.uniform(*COSTS.trigger_s)
+        delay = self.between(COSTS.trigger_s, "trigger")
         for task in first:
             barrier = CheckpointBarrier(self.triggered, self.agenda.now)
             self.agenda.after(delay, task.trigger_checkpoint, barrier)
             delay += COSTS.trigger_per_source_s
 
     def acknowledge(self, task: Task, report: Acknowledgement) -> None:
-        self.agenda.after(self.uniform(*COSTS.ack_s), self.acknowledged, task, report)
+        self.agenda.after(self.delay_from(task), self.acknowledged, task, report)
 
     def acknowledged(self, task: Task, report: Acknowledgement) -> None:
         checkpoint = self.pending
@@ -225,7 +225,10 @@ class OneAtATime:
             self.decline(task, checkpoint.checkpoint_id, FailureReason.DECLINED)
 
     def decline(self, task: Task, checkpoint_id: int, reason: FailureReason) -> None:
-        self.agenda.after(self.uniform(*COSTS.ack_s), self.declined, checkpoint_id)
+        self.agenda.after(self.delay_from(task), self.declined, checkpoint_id)
+
+    def delay_from(self, task: Task) -> float:
+        return self.between(COSTS.ack_s, "acknowledgement", f"{NAMES[task.vertex]}[{task.index}]")
 
     def declined(self, checkpoint_id: int) -> None:
         if self.pending is not None and self.pending.checkpoint_id == checkpoint_id:
@@ -303,11 +306,3 @@ def test_the_examples_show_what_they_are_for() -> None:
     drained = ModelJob(ENDS_AND_DRAINS, real_coordinator).run()
     assert {"COMPLETED", "FAILED"} <= {entry[3] for entry in drained if isinstance(entry[1], int)}
     assert {0, 1} == {entry[2] for entry in drained if entry[1] == "trigger"}
-
-
-def test_telling_tasks_of_the_end_of_a_checkpoint_shifts_no_other_random_number() -> None:
-    silent, telling = Randomness(7, 1.0), Randomness(7, 1.0)
-    for _ in range(5):
-        assert 0.005 <= telling.notice(0.005, 0.010) < 0.010
-    drawn = [(one.uniform(0, 1), one.jitter(), one.between((0.0, 2.0))) for one in (silent, telling)]
-    assert drawn == [(0.4805820057358118, 0.532555626161747, 1.2640884711391462)] * 2

@@ -487,7 +487,7 @@ def test_a_line_runs_as_if_each_entry_had_been_put_on_the_agenda(entries: list[t
 
 
 class Followed(Story):
-    """What happens puts more on the agenda: by `beat` and in a line, or each with `at`."""
+    """What happens puts more on the agenda: in a line, or each with `at`."""
 
     def __init__(self, *, lined: bool) -> None:
         super().__init__()
@@ -498,9 +498,7 @@ class Followed(Story):
     def put(self, name: str, way: int, pause: int, more: int) -> None:
         """Something is to happen in a while, and `more` of it after that."""
         time = self.agenda.now + pause
-        if way == 0 and self.lined:
-            self.agenda.at_increasing(time, lambda: self.happen(name, way, pause, more))
-        elif way == 1 and self.lined and time >= self.line.last_s:
+        if way and self.lined and time >= self.line.last_s:
             self.line.at(time, self.happen, name, way, pause, more)
         else:
             self.agenda.at(time, self.happen, name, way, pause, more)
@@ -514,11 +512,11 @@ class Followed(Story):
             self.put(f"{name}{more}", way, pause, more - 1)
 
 
-FOLLOWED = st.lists(st.tuples(st.integers(0, 2), st.integers(0, 3), st.integers(0, 4)), max_size=12)
+FOLLOWED = st.lists(st.tuples(st.integers(0, 1), st.integers(0, 3), st.integers(0, 4)), max_size=12)
 
 
 @given(FOLLOWED, st.text("0123456789", max_size=2))
-def test_beats_and_lines_run_in_a_row_as_if_each_had_been_put_on_the_agenda(
+def test_lines_run_in_a_row_as_if_each_had_been_put_on_the_agenda(
     entries: list[tuple[int, int, int]], ends_with: str
 ) -> None:
     lined, plain = Followed(lined=True), Followed(lined=False)

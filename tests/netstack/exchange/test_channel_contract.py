@@ -27,7 +27,7 @@ from flowcontrol import (
 from netstack.engine.agenda import Agenda
 from netstack.engine.randomness import Randomness
 from netstack.exchange.channel import InputChannel
-from netstack.exchange.connection import ConsumerEnd, Notifier, ProducerEnd
+from netstack.exchange.connection import ConsumerEnd, Notifier, ProducerEnd, WritingNotifier
 from netstack.exchange.emulated_link import EmulatedLink
 from netstack.exchange.gate import InputGate
 from netstack.exchange.local_channel import LocalInputChannel
@@ -108,9 +108,10 @@ class RemotePair(Pair):
 
     def open(self) -> InputChannel:
         costs, randomness = CostModel(), Randomness(1, 0.0)
-        link = EmulatedLink(self.agenda, costs, LinkConditions(), randomness)
-        ProducerEnd(link.producing, Notifier(self.agenda, costs, randomness), [self.subpartition].__getitem__)
-        consumer = ConsumerEnd(link.consuming, Notifier(self.agenda, costs, randomness))
+        link = EmulatedLink(self.agenda, costs, LinkConditions(), randomness, ("a", "b"))
+        jitter = randomness.jitter("network thread")
+        ProducerEnd(link.producing, Notifier(self.agenda, costs, jitter), [self.subpartition].__getitem__)
+        consumer = ConsumerEnd(link.consuming, WritingNotifier(self.agenda, costs, jitter, link.to_producer))
         segments = self.memory.request_unpooled(2)
         return RemoteInputChannel(self.gate, 0, 0, consumer, segments, self.gate.floating)
 

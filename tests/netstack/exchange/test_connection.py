@@ -26,9 +26,10 @@ from netstack.engine.agenda import Agenda
 from netstack.engine.agenda_loop import run_agenda
 from netstack.engine.randomness import Randomness
 from netstack.errors import PartitionNotFoundError
-from netstack.exchange.connection import ConsumerEnd, Notifier, ProducerEnd
+from netstack.exchange.connection import ConsumerEnd, Notifier, ProducerEnd, WritingNotifier
 from netstack.exchange.emulated_link import EmulatedEnd, EmulatedLink
 from netstack.exchange.gate import InputGate
+from netstack.exchange.link import Receiver
 from netstack.exchange.remote_channel import RemoteInputChannel
 from netstack.scenarios.costs import CostModel, LinkConditions
 from tests.netstack.exchange.queues import add_record, event_item
@@ -38,17 +39,17 @@ REQUEST, CANCEL = PartitionRequest(0, 2), CancelPartitionRequest(0)
 
 
 class Tap:
-    """An end that keeps what is written to it: (time, message)."""
+    """An end that keeps the messages that are written to it and those that arrive: (time, message)."""
 
     ready = False
 
     def __init__(self, agenda: Agenda, end: EmulatedEnd) -> None:
         self.written: list[tuple[float, Message]] = []
+        self.arrived: list[tuple[float, Message]] = []
         self.sizes: list[int] = []
         self.on_write: Callable[[], None] = lambda: None
         self._agenda = agenda
         self._end = end
-        self.listen = end.listen
         self.finish = end.finish
         self.after = end.after
 
@@ -56,11 +57,23 @@ class Tap:
     def now(self) -> float:
         return self._agenda.now
 
-    def write(self, size: int, written: Callable[[], None] | None, message: Message) -> None:
+    @property
+    def leaves_at(self) -> float:
+        return self._end.leaves_at
+
+    def listen(self, receiver: Receiver) -> None:
+        self._receiver = receiver
+        self._end.listen(self)
+
+    def receive(self, message: Message) -> None:
+        self.arrived.append((self._agenda.now, message))
+        self._receiver.receive(message)
+
+    def write(self, size: int, written: Callable[[], None] | None, message: Message) -> float | None:
         self.written.append((self._agenda.now, message))
         self.sizes.append(size)
         self.on_write()
-        self._end.write(size, written, message)
+        return self._end.write(size, written, message)
 
     def sent(self, kind: type[Message]) -> list[Message]:
         return [message for _, message in self.written if type(message) is kind]
@@ -70,7 +83,7 @@ class TappedLink:
     """An emulated link, and what both ends wrote to it."""
 
     def __init__(self, agenda: Agenda, costs: CostModel, randomness: Randomness) -> None:
-        self.emulated = link = EmulatedLink(agenda, costs, LinkConditions(), randomness)
+        self.emulated = link = EmulatedLink(agenda, costs, LinkConditions(), randomness, ("a", "b"))
         self.producing = Tap(agenda, link.producing)
         self.consuming = Tap(agenda, link.consuming)
 
@@ -96,9 +109,11 @@ class Connected:
         self.output = self.memory.create_pool(32, 32, 32)
         self.subpartition = PipelinedSubpartition(0, receiver_exclusive=exclusive)
         find = ({0: self.subpartition} if partitions is None else partitions).__getitem__
-        self.producer = ProducerEnd(self.link.producing, Notifier(self.agenda, costs, randomness), find)
-        blocked_until = self.link.emulated.to_producer.blocked_until
-        notify = Notifier(self.agenda, costs, randomness, blocked_until)
+        self.producer = ProducerEnd(
+            self.link.producing, Notifier(self.agenda, costs, randomness.jitter("producer")), find
+        )
+        wire = self.link.emulated.to_producer
+        notify = WritingNotifier(self.agenda, costs, randomness.jitter("consumer"), wire)
         self.consumer = ConsumerEnd(self.link.consuming, notify, max_backoff_s=max_backoff_s)
         pool = self.memory.create_pool(floating, 1, floating)
         self.gate = InputGate("input", pool, None, lambda: None)
@@ -143,7 +158,7 @@ class Connected:
 
 def test_work_for_the_network_thread_keeps_its_order() -> None:
     agenda, done = Agenda(), list[int]()
-    notify = Notifier(agenda, CostModel(), Randomness(1, 3.0))
+    notify = Notifier(agenda, CostModel(), Randomness(1, 3.0).jitter())
     for number in range(100):
         agenda.at(number * 1e-6, notify, done.append, number)
     trio.run(run_agenda, agenda)
@@ -152,7 +167,7 @@ def test_work_for_the_network_thread_keeps_its_order() -> None:
 
 def test_a_notification_takes_its_time() -> None:
     agenda, done = Agenda(), list[float]()
-    notify = Notifier(agenda, CostModel(notify_s=0.25), Randomness(1, 0.0))
+    notify = Notifier(agenda, CostModel(notify_s=0.25), Randomness(1, 0.0).jitter())
     agenda.at(1.0, notify, lambda: done.append(agenda.now))
     trio.run(run_agenda, agenda)
     assert done == [1.25]
@@ -170,49 +185,40 @@ def test_buffers_travel_and_credit_comes_back() -> None:
     consumer = connected.consumer
     assert (consumer.buffers, consumer.bytes, consumer.messages) == (10, 240, 10)
     assert connected.producer.messages == len(connected.link.consuming.written)
+    connected.output.collect(connected.agenda.now)
     assert connected.output.used == 0
     connected.close()
 
 
-def test_what_is_gained_while_a_link_is_blocked_is_announced_at_once() -> None:
+@pytest.mark.parametrize(
+    ("cuts", "messages"), [([(0.5, 3.0)], 1), ([(0.5, 2.0), (1.5, 3.0)], 2)], ids=["one cut", "two cuts"]
+)
+def test_credit_gained_during_a_cut_arrives_when_the_cut_ends(
+    cuts: list[tuple[float, float]], messages: int
+) -> None:
+    """Credit shares a message until the end that the cut has when the message is written."""
     connected = Connected(exclusive=4, floating=1)
     agenda, link = connected.agenda, connected.link
     agenda.at(0.0, connected.add_and_flush, *[b"x"] * 8)
-    agenda.at(0.5, link.emulated.cut, 2.0)
-    agenda.at(1.5, link.emulated.cut, 3.0)
+    for start, until in cuts:
+        agenda.at(start, link.emulated.cut, until)
+    agenda.at(2.5, link.emulated.cut, 2.6)  # shorter than the cut that lasts
 
     def read_one() -> None:
         polled = connected.gate.poll(agenda.now)
         assert polled is not None
         polled[1].release()
 
-    before: list[int] = []
-    agenda.at(0.6, lambda: before.append(len(link.consuming.sent(AddCredit))))
     for number in range(4):
-        agenda.at(1.0 + 0.4 * number, read_one)  # on both sides of the end that the cut had at first
+        agenda.at(1.0 + 0.4 * number, read_one)
     agenda.at(1.9, connected.channel.announce_buffer_size, 17)
-    agenda.at(2.5, link.emulated.cut, 2.6)  # shorter than what there is
     connected.run()
-    late = [(time, message) for time, message in link.consuming.written if time > 0.6]
-    assert late[:2] == [(3.0, AddCredit(0, 4)), (3.0, NewBufferSize(0, 17))]
-    assert len(link.consuming.sent(AddCredit)) == before[0] + 1
+    late = [(time, message) for time, message in link.producing.arrived if time > 0.6]
+    credits = [message.credit for _, message in late if isinstance(message, AddCredit)]
+    assert (sum(credits), len(credits)) == (4, messages)
+    assert [message for _, message in late if not isinstance(message, AddCredit)] == [NewBufferSize(0, 17)]
+    assert all(3.0 < time < 3.001 for time, _ in late)
     connected.read_all()
-    connected.close()
-
-
-def test_credit_of_a_channel_that_was_released_meanwhile_is_not_announced() -> None:
-    connected = Connected(exclusive=2, floating=1)
-    connected.agenda.at(0.0, connected.add_and_flush, *[b"x"] * 8)
-    connected.agenda.at(0.5, lambda: connected.read_all())
-
-    def release() -> None:
-        assert connected.channel.receiver.credit.unannounced > 0
-        connected.channel.release()
-
-    connected.agenda.at(0.5, release)
-    connected.run()
-    late = [message for time, message in connected.link.consuming.written if time >= 0.5]
-    assert late == []
     connected.close()
 
 
@@ -349,9 +355,15 @@ def test_a_segment_is_given_back_when_its_bytes_have_left_and_before_the_next_le
     connected = Connected()
     connected.agenda.at(0.0, connected.add_and_flush, b"one", b"two")
     in_use: list[int] = []
-    connected.link.producing.on_write = lambda: in_use.append(connected.output.used)
+
+    def on_write() -> None:
+        connected.output.collect(connected.agenda.now)
+        in_use.append(connected.output.used)
+
+    connected.link.producing.on_write = on_write
     connected.run()
     assert in_use == [2, 1]
+    connected.output.collect(connected.agenda.now)
     assert connected.output.used == 0
     (first, _), (second, _) = connected.link.producing.written
     assert second > first
@@ -385,7 +397,7 @@ def test_gains_before_the_network_thread_gets_there_make_one_message() -> None:
     connected.agenda.at(0.0, connected.add_and_flush, *[b"x"] * 3)
     connected.agenda.at(1.0, connected.read_all)
     connected.run()
-    late = [message for time, message in connected.link.consuming.written if time > 1.0]
+    late = [message for time, message in connected.link.producing.arrived if time > 1.0]
     assert late == [AddCredit(0, 2)]
 
 

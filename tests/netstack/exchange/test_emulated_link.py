@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from functools import partial
 from typing import NamedTuple
 
 import trio
@@ -40,21 +41,29 @@ class Traffic:
         self, costs: CostModel = COSTS, conditions: LinkConditions = PLAIN, *, seed: int = 1
     ) -> None:
         self.agenda = Agenda()
-        self.link = EmulatedLink(self.agenda, costs, conditions, Randomness(seed, costs.jitter_sigma))
+        self.link = EmulatedLink(
+            self.agenda, costs, conditions, Randomness(seed, costs.jitter_sigma), ("a", "b")
+        )
         self.link.to_consumer.arrive = self.link.to_producer.arrive = self._arrive
         self.arrived: list[Delivery] = []
+        self.waited: list[int] = []  # messages whose time of leaving was not known when they were written
         self._left: dict[int, float] = {}
         self._serial = 0
 
     def write(self, size: int, wire: EmulatedWire | None = None) -> None:
         serial = self._serial
         self._serial += 1
+        wire = wire or self.link.to_consumer
+        left = wire.write(size, partial(self._written, serial), AddCredit(0, serial))
+        if left is None:
+            self.waited.append(serial)
+        else:
+            self._left[serial] = left
 
-        def written() -> None:
-            assert serial not in self._left
-            self._left[serial] = self.agenda.now
-
-        (wire or self.link.to_consumer).write(size, written, AddCredit(0, serial))
+    def _written(self, serial: int) -> None:
+        assert serial in self.waited
+        assert serial not in self._left
+        self._left[serial] = self.agenda.now
 
     def _arrive(self, message: Message) -> None:
         assert isinstance(message, AddCredit)
@@ -138,6 +147,7 @@ def test_what_is_written_during_a_cut_leaves_when_it_ends() -> None:
     left = [each, 5.0 + each, 5.0 + 2 * each, 5.0 + each, 6.0 + each]
     expected = [Delivery(number, at, at + WAY) for number, at in enumerate(left)]
     assert sorted(traffic.run()) == expected
+    assert traffic.waited == [1, 2, 3]
 
 
 def test_what_was_written_before_a_cut_is_under_way() -> None:

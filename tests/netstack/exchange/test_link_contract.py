@@ -74,7 +74,7 @@ class Opened(Protocol):
 class Emulated:
     def __init__(self, nursery: trio.Nursery) -> None:
         self.agenda = Agenda()
-        link = EmulatedLink(self.agenda, CostModel(), LinkConditions(), Randomness(1, 1.0))
+        link = EmulatedLink(self.agenda, CostModel(), LinkConditions(), Randomness(1, 1.0), ("a", "b"))
         self.producing, self.consuming = link.producing, link.consuming
         self.notify_producer = self.notify_consumer = at_once
         self._nursery = nursery
@@ -170,8 +170,12 @@ def _response(number: int, payload: bytes) -> BufferResponse:
 
 def write(
     end: ProducingEnd | ConsumingEnd, message: Message, written: Callable[[], None] | None = None
-) -> None:
-    end.write(wire_size(message), written, message)
+) -> float | None:
+    """Write `message`; `written` is called when it has left, also if the link returns the time."""
+    left = end.write(wire_size(message), written, message)
+    if left is not None and written is not None:
+        end.after(left - end.now, written)
+    return left
 
 
 def run(body: Callable[[Opened], Awaitable[None]], open_link: Callable[[], object]) -> None:
@@ -209,8 +213,9 @@ def test_a_message_is_written_later_and_not_at_once(open_link: Callable[[], obje
         consumer, left = Ear(), list[int]()
         link.producing.listen(Ear())
         link.consuming.listen(consumer)
-        write(link.producing, _response(0, b"x"), partial(left.append, 0))
+        time = write(link.producing, _response(0, b"x"), partial(left.append, 0))
         assert left == []
+        assert time is None or time > link.producing.now
         link.start()
         await link.until(lambda: left == [0])
 

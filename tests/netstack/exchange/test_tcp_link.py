@@ -482,24 +482,27 @@ def test_each_message_of_the_protocol_reaches_its_recipient_and_no_other(kind: t
 
 
 def test_both_ends_accept_what_is_for_them_and_refuse_everything_else() -> None:
-    memory = NetworkBufferPool(8, 64)
-    link = TcpLink(cast(Stream, trio.testing.memory_stream_pair()[0]), ConnectionLimits(), "peer")
-    subpartition = PipelinedSubpartition(0)
-    producer = ProducerEnd(link.producing, link.notify, [subpartition].__getitem__)
-    consumer = ConsumerEnd(link.consuming, link.notify)
-    gate = InputGate("input", memory.create_pool(1, 1, 1), None, lambda: None)
-    channel = RemoteInputChannel(gate, 0, 0, consumer, memory.request_unpooled(2), gate.floating)
-    gate.add_channel(channel, 0)
-    gate.request_partitions()
-    subpartition.add(event_item(CheckpointBarrier(1, 0.0)))  # so that there is something to resume
-    last = {CancelPartitionRequest: 1, ErrorResponse: 1}  # behind these the channel is closed
-    for union, end in ((ToProducer, producer), (ToConsumer, consumer)):
-        accepted: set[type[Message]] = set()
-        for kind in sorted(MESSAGES, key=lambda kind: (last.get(kind, 0), kind is not PartitionRequest)):
-            try:
-                end.receive(MESSAGES[kind])
-            except RemoteProtocolError as error:
-                assert f"must not send {kind.__name__}" in str(error)  # noqa: PT017
-            else:
-                accepted.add(kind)
-        assert accepted == set(get_args(union))
+    async def body() -> None:
+        memory = NetworkBufferPool(8, 64)
+        link = TcpLink(cast(Stream, trio.testing.memory_stream_pair()[0]), ConnectionLimits(), "peer")
+        subpartition = PipelinedSubpartition(0)
+        producer = ProducerEnd(link.producing, link.notify, [subpartition].__getitem__)
+        consumer = ConsumerEnd(link.consuming, link.notify)
+        gate = InputGate("input", memory.create_pool(1, 1, 1), None, lambda: None)
+        channel = RemoteInputChannel(gate, 0, 0, consumer, memory.request_unpooled(2), gate.floating)
+        gate.add_channel(channel, 0)
+        gate.request_partitions()
+        subpartition.add(event_item(CheckpointBarrier(1, 0.0)))  # so that there is something to resume
+        last = {CancelPartitionRequest: 1, ErrorResponse: 1}  # behind these the channel is closed
+        for union, end in ((ToProducer, producer), (ToConsumer, consumer)):
+            accepted: set[type[Message]] = set()
+            for kind in sorted(MESSAGES, key=lambda kind: (last.get(kind, 0), kind is not PartitionRequest)):
+                try:
+                    end.receive(MESSAGES[kind])
+                except RemoteProtocolError as error:
+                    assert f"must not send {kind.__name__}" in str(error)  # noqa: PT017
+                else:
+                    accepted.add(kind)
+            assert accepted == set(get_args(union))
+
+    trio.run(body)

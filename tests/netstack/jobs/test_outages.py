@@ -300,11 +300,13 @@ def test_pending_records_are_not_known_while_the_job_is_down() -> None:
 
 def test_the_backlog_after_an_outage_is_what_has_arrived_since_the_checkpoint() -> None:
     slow = generated(outage(5.0, 6.0), cost_s=1 / 200)  # catches up at 100 a second
-    series = emulate(slow).series[0]
+    result = emulate(slow)
+    (series, _), (restart,) = result.series, result.restarts
+    (since,) = [checkpoint.t for checkpoint in result.checkpoints if checkpoint.id == restart.checkpoint_id]
     assert isinstance(series.pendingRecords, list)
     backlog = dict(zip(series.t, series.pendingRecords[0], strict=True))
-    assert backlog[12.0] == pytest.approx((12.0 - 4.9) * 100 - 200, abs=21)
-    assert backlog[16.0] == pytest.approx((16.0 - 4.9) * 100 - 1000, abs=21)
+    assert backlog[12.0] == pytest.approx((12.0 - since) * 100 - 200, abs=21)
+    assert backlog[16.0] == pytest.approx((16.0 - since) * 100 - 1000, abs=21)
     assert backlog[20.0] == pytest.approx(0, abs=2)
 
 

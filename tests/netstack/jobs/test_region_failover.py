@@ -376,7 +376,7 @@ def test_without_a_complete_checkpoint_a_region_begins_anew_while_the_other_goes
         seen.append((positions[0], positions[1]))
 
     looks = [(at / 1000, note) for at in range(390, 900)]
-    scenario = pipelines.scenario(kill("a_sums", 1, 0.4), rate=250.0, checkpoint_interval_s=0.9)
+    scenario = pipelines.scenario(kill("a_sums", 1, 0.4), rate=250.0, checkpoint_interval_s=60.0)
     job = run(scenario, looks=looks)
     assert failures(job) == [(0.4, A)]
     assert job.restarts[0].checkpoint_id is None

@@ -216,7 +216,7 @@ def late_job(*, debloat: bool = False, **of_window: Any) -> Scenario:
 def test_under_back_pressure_windows_fire_late_by_what_waits_and_debloating_helps() -> None:
     off, on = lags_ms(late_job()), lags_ms(late_job(debloat=True))
     quick, slow = off["work"]
-    assert slow > 2 * quick > 1000
+    assert slow > 2 * quick > 800
     assert off["window"] == pytest.approx([slow, slow], rel=0.05)
     assert max(on["window"]) < slow / 3
 

@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from netstack.engine.randomness import Randomness
 from netstack.scenarios.costs import CostModel
 from netstack.tasks.service_time import SLEEP_THRESHOLD_S, Pauses, Throttle
 
@@ -23,9 +22,7 @@ def throttle(
     *steps: tuple[float, float], costs: CostModel = COSTS, chance: float = 0.5, exact: bool = False
 ) -> Throttle:
     """With `chance` 0.5 a sleep is too long by just the over-sleep of `costs`."""
-    randomness = Randomness(1, 0.0)
-    randomness.chance = repeat(chance)
-    return Throttle(steps, costs, randomness, mode="exact" if exact else "throttle")
+    return Throttle(steps, costs, repeat(chance), mode="exact" if exact else "throttle")
 
 
 def test_a_debt_is_slept_off_when_it_reaches_the_threshold() -> None:
@@ -126,8 +123,8 @@ def test_charging_all_is_charging_one_after_the_other(
     by_steps = throttle(*steps, exact=exact)
     start = 1e-3
     for batch in batches:
-        ends, counts = at_once.charge_all(batch, start, overhead)
-        now, done = start, 0
+        ends, counts, ends_early = at_once.charge_all(batch, start, overhead)
+        now, done, pause = start, 0, 0.0
         expected_ends, expected_counts = [], []
         while done < batch:
             paid, pause = by_steps.charge(batch - done, now)
@@ -137,25 +134,26 @@ def test_charging_all_is_charging_one_after_the_other(
             expected_counts.append(done)
         assert ends == pytest.approx(expected_ends, abs=1e-12)
         assert counts == expected_counts
+        assert done == 0 or ends_early == (pause == 0)
         start = now
 
 
 def test_charging_all_tells_when_each_sleep_ended() -> None:
     service = throttle((0.0, 0.5 * MS), costs=EXACT_COSTS)
-    ends, counts = service.charge_all(5, 10.0, 0.0)
+    ends, counts, _ = service.charge_all(5, 10.0, 0.0)
     assert counts == [2, 4, 5]
     assert ends == pytest.approx([10.001, 10.002, 10.002])
     assert all(earlier <= later for earlier, later in pairwise(ends))
 
 
 def test_mail_waits_for_the_end_of_the_current_sleep_but_not_of_the_last_one() -> None:
-    pauses = Pauses([1.0, 2.0, 3.0], [4, 8, 9])
+    pauses = Pauses([1.0, 2.0, 3.0], [4, 8, 9], True)
     assert [pauses.end_within(now) for now in (0.5, 1.0, 1.5, 2.0)] == [1.0, 1.0, 2.0, 2.0]
     assert [pauses.end_within(now) for now in (2.5, 3.0, 3.5)] == [None, None, None]
     assert [pauses.records_by(now) for now in (0.5, 1.0, 1.5, 2.0, 3.0)] == [0, 4, 4, 8, 9]
 
 
 def test_what_is_put_off_is_what_has_not_ended() -> None:
-    pauses = Pauses([1.0, 2.0, 3.0], [4, 8, 9])
+    pauses = Pauses([1.0, 2.0, 3.0], [4, 8, 9], True)
     pauses.put_off(1.0, 0.5)
-    assert pauses == ([1.0, 2.5, 3.5], [4, 8, 9])
+    assert pauses.ends == [1.0, 2.5, 3.5]
