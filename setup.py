@@ -34,7 +34,7 @@ COMPILED = {
 
 
 def what_is_missing() -> str | None:
-    """What has to be installed before anything can be compiled, and how; None: nothing."""
+    """Return what must be installed before anything can be compiled, and how; None: nothing."""
     command = shlex.split(os.environ.get("CC") or sysconfig.get_config_var("CC") or "cc")[0]
     if shutil.which(command) is None:
         return "a C compiler; 'apt install gcc' or 'xcode-select --install' brings one"
@@ -46,7 +46,7 @@ def what_is_missing() -> str | None:
 
 
 def extensions() -> list[Any]:
-    """What is to be compiled by this command: nothing, unless it makes a wheel or compiles in place."""
+    """Return the extensions to compile: none, unless the command makes a wheel or compiles in place."""
     in_place = "build_ext" in sys.argv
     if not in_place and "bdist_wheel" not in sys.argv:
         return []

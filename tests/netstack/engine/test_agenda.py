@@ -146,7 +146,7 @@ def test_a_cancelled_callback_is_not_called_and_the_others_keep_their_order() ->
         (2.0, "after one"),
     ]
     assert (at_one.pending, at_two.pending) == (False, False)
-    at_one.cancel()  # too late, and nothing comes of it
+    at_one.cancel()  # too late: has no effect
 
 
 def test_a_callback_that_runs_is_pending_no_more_and_may_set_the_next() -> None:

@@ -51,7 +51,7 @@ from netstack.tasks.task_checkpoints import TaskCheckpoints
 from tests.netstack.table_model import ModelStores
 
 RATE = 1000.0
-"""At which state is stored, in bytes a second."""
+"""Speed of storing state, in bytes per second."""
 
 SCENARIO = Scenario(
     name="two task managers",
