@@ -580,9 +580,10 @@ class SourceSubtask(Subtask):
             return None
         if self.data_ended:
             return 0
+        self.write_due()
         if self._pace is None and not self._behind:
             return self._due_after(min(self.agenda.now - self._next_due, self._catch_up))
-        return max(0, self._log.arrived_by(self.agenda.now) - self.position)
+        return max(0, self._log.arrived_by(self.agenda.now) - self._position)
 
     def release(self) -> None:
         """Release all memory and close the reader."""

@@ -555,11 +555,11 @@ def test_a_failed_checkpoint_is_told_without_constants_of_flink(lab: Lab) -> Non
     lab.handle(Change("a", "execution.checkpointing.timeout", "500 ms"))
     run(lab, 3.0)
     side = lab.sides[0]
-    (checkpoint,) = side.new_checkpoints()
+    checkpoint = side.new_checkpoints()[-1]
     assert (checkpoint.status, checkpoint.failure) == ("FAILED", "checkpoint expired")
     (told,) = [each.text for each in side.incidents if each.text.startswith("the job fails")]
     assert told.startswith(
-        "the job fails: checkpoint 1 failed: checkpoint expired, acknowledgements missing: "
+        "the job fails: checkpoint 2 failed: checkpoint expired, acknowledgements missing: "
     )
 
 

@@ -16,7 +16,7 @@ EDGES = (0, 1)
 @pytest.fixture
 def job() -> Iterator[LiveJob]:
     made = LiveJob("a", example())
-    made.advance(3.0)
+    made.advance(5.0)
     yield made
     made.close()
 
