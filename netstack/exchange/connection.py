@@ -322,9 +322,8 @@ class ConsumerEnd(Uplink):
         self._channels: dict[int, RemoteInputChannel] = {}
         self._max_backoff_s = max_backoff_s
         self._backoffs: dict[int, RequestBackoff] = {}
-        self._waiting_credit: dict[
-            int, tuple[AddCredit, float]
-        ] = {}  # the latest of each channel, and when it leaves
+        # The latest credit of each channel, and the time when it leaves.
+        self._waiting_credit: dict[int, tuple[AddCredit, float]] = {}
         self._cancelled: dict[int, int] = {}  # maximum size of a buffer, by channel
         self._target: RemoteInputChannel | None = None  # of the arriving payload; None if it is dropped
         self._arriving: ReceivedBuffer | memoryview | None = None  # for the arriving payload
