@@ -224,7 +224,7 @@ class BufferBuilder:
             self.recycler.recycle(self.segment, self.subpartition)
 
 
-_FEW = 10
+_FEW: Final = 10
 """Maximum number of records for which copying one by one is faster than numpy."""
 
 

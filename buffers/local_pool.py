@@ -24,7 +24,7 @@ from bisect import bisect_right
 from collections import deque
 from collections.abc import Callable
 from math import inf
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from .buffer import BufferSlice, Recycler
 from .errors import PoolDestroyed
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 __all__ = ["BufferListener", "LocalBufferPool"]
 
-UNBOUNDED = 2**31 - 1
+UNBOUNDED: Final = 2**31 - 1
 """Java's largest int: the maximum of a pool without a limit, and a quota that is never reached."""
 
 

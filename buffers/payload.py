@@ -13,10 +13,11 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable, Iterator
+from typing import Final
 
 __all__ = ["HEADER_BYTES", "BlankBytes", "Content", "Payload", "Pieces", "content_of"]
 
-HEADER_BYTES = 4
+HEADER_BYTES: Final = 4
 """Bytes of a record's header, the length."""
 
 _pack_length = struct.Struct(">i").pack

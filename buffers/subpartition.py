@@ -24,7 +24,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from itertools import islice
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from flowcontrol import BLOCKING_TYPES, PRIORITY_TYPES, Polled, SubpartitionView
 
@@ -33,10 +33,10 @@ from .payload import Content
 
 __all__ = ["ADD_REFUSED", "UNLIMITED_SIZE", "PipelinedSubpartition"]
 
-UNLIMITED_SIZE = 2**31 - 1
+UNLIMITED_SIZE: Final = 2**31 - 1
 """The requested buffer size before the first announcement, in bytes."""
 
-ADD_REFUSED = -1
+ADD_REFUSED: Final = -1
 """The result of `add` when the subpartition is finished or released."""
 
 

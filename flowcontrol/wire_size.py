@@ -5,12 +5,14 @@ Links need it for every message, so this module is compiled, unlike `frames`.
 
 from __future__ import annotations
 
+from typing import Final
+
 from .frames import FRAME_BYTES, encode_header
 from .messages import BufferResponse, ControlPayload, ErrorResponse, Message
 
 __all__ = ["wire_size"]
 
-_RESPONSE_BYTES = FRAME_BYTES[BufferResponse]
+_RESPONSE_BYTES: Final = FRAME_BYTES[BufferResponse]
 
 
 def wire_size(message: Message) -> int:

@@ -124,7 +124,7 @@ class Waiter:
         await suspend()
 
 
-_IN_A_ROW = 200
+_IN_A_ROW: Final = 200
 """Maximum number of entries of a line that run before control returns to the agenda loop."""
 
 

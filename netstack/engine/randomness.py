@@ -13,7 +13,7 @@ random numbers), so their difference varies less from seed to seed than each run
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from hashlib import blake2b
 from math import floor
 from statistics import NormalDist
@@ -28,6 +28,26 @@ _FIRST_BLOCK = 8
 _BLOCK = 256
 
 
+class Draws:
+    """A stream of random numbers; `blocks` yields them in lists.
+
+    It is a class and not a generator because compiled code calls a method directly.
+    """
+
+    __slots__ = ("_blocks", "_left")
+
+    def __init__(self, blocks: Iterator[list[float]]) -> None:
+        self._blocks = blocks
+        self._left: list[float] = []
+
+    def draw(self) -> float:
+        """Return the next number."""
+        if not self._left:
+            self._left = next(self._blocks)
+            self._left.reverse()
+        return self._left.pop()
+
+
 class Randomness:
     """The streams of random numbers of one run, by owner.
 
@@ -39,31 +59,29 @@ class Randomness:
     def __init__(self, seed: int, jitter_sigma: float) -> None:
         self._seed = seed
         self._sigma = jitter_sigma
-        self._jitter: dict[tuple[object, ...], Callable[[], float]] = {}
-        self._uniform: dict[tuple[object, ...], Iterator[float]] = {}
+        self._jitter: dict[tuple[object, ...], Draws] = {}
+        self._uniform: dict[tuple[object, ...], Draws] = {}
 
-    def jitter(self, *owner: object) -> Callable[[], float]:
-        """Return the owner's function that draws factors for short times, log-normally distributed with
-        median 1.
-        """
+    def jitter(self, *owner: object) -> Draws:
+        """Return the owner's stream of factors for short times, log-normally distributed with median 1."""
         if owner not in self._jitter:
-            self._jitter[owner] = _lognormal(self._seed, owner, self._sigma).__next__
+            self._jitter[owner] = Draws(_lognormal(self._seed, owner, self._sigma))
         return self._jitter[owner]
 
-    def uniform(self, *owner: object) -> Iterator[float]:
+    def uniform(self, *owner: object) -> Draws:
         """Return the owner's stream of uniform numbers between 0 and 1."""
         if owner not in self._uniform:
-            self._uniform[owner] = _uniform_of(self._seed, owner)
+            self._uniform[owner] = Draws(_uniform_of(self._seed, owner))
         return self._uniform[owner]
 
     def between(self, bounds: tuple[float, float], *owner: object) -> float:
         """Return the next number of the owner's uniform stream, scaled to `bounds`."""
         low, high = bounds
-        return low + (high - low) * next(self.uniform(*owner))
+        return low + (high - low) * self.uniform(*owner).draw()
 
     def integer(self, below: int, *owner: object) -> int:
         """Return an integer from 0 to `below` - 1, made from the owner's next uniform number."""
-        return floor(below * next(self.uniform(*owner)))
+        return floor(below * self.uniform(*owner).draw())
 
 
 def _generator(seed: int, owner: tuple[object, ...]) -> Generator:
@@ -72,18 +90,18 @@ def _generator(seed: int, owner: tuple[object, ...]) -> Generator:
     return Generator(Philox(key=int.from_bytes(key, "little")))
 
 
-def _lognormal(seed: int, owner: tuple[object, ...], sigma: float) -> Iterator[float]:
+def _lognormal(seed: int, owner: tuple[object, ...], sigma: float) -> Iterator[list[float]]:
     generator = _generator(seed, owner)
-    yield from generator.lognormal(0.0, sigma, _FIRST_BLOCK).tolist()
+    yield generator.lognormal(0.0, sigma, _FIRST_BLOCK).tolist()
     while True:
-        yield from generator.lognormal(0.0, sigma, _BLOCK).tolist()
+        yield generator.lognormal(0.0, sigma, _BLOCK).tolist()
 
 
-def _uniform_of(seed: int, owner: tuple[object, ...]) -> Iterator[float]:
+def _uniform_of(seed: int, owner: tuple[object, ...]) -> Iterator[list[float]]:
     generator = _generator(seed, owner)
-    yield from generator.random(_FIRST_BLOCK).tolist()
+    yield generator.random(_FIRST_BLOCK).tolist()
     while True:
-        yield from generator.random(_BLOCK).tolist()
+        yield generator.random(_BLOCK).tolist()
 
 
 def numbers_of(*seed: int) -> Iterator[float]:

@@ -42,6 +42,7 @@ from flowcontrol import (
 )
 
 from ..engine.agenda import Agenda, Line
+from ..engine.randomness import Draws
 from ..errors import LinkClosedError, PartitionNotFoundError, PeerFailedError
 from ..scenarios.costs import CostModel
 from .emulated_link import EmulatedWire
@@ -61,7 +62,7 @@ class Notifier:
 
     __slots__ = ("_agenda", "_jitter", "_last", "_line", "_median")
 
-    def __init__(self, agenda: Agenda, costs: CostModel, jitter: Callable[[], float]) -> None:
+    def __init__(self, agenda: Agenda, costs: CostModel, jitter: Draws) -> None:
         self._agenda = agenda
         self._line = Line(agenda)
         self._median = costs.notify_s
@@ -70,7 +71,7 @@ class Notifier:
 
     def __call__(self, work: Callable[..., None], *args: object) -> None:
         """Call ``work(*args)`` in the network thread."""
-        time = self._agenda.now + self._median * self._jitter()
+        time = self._agenda.now + self._median * self._jitter.draw()
         if time < self._last:
             time = self._last
         self._last = time
@@ -86,9 +87,7 @@ class WritingNotifier:
 
     __slots__ = ("_agenda", "_jitter", "_median", "_wire")
 
-    def __init__(
-        self, agenda: Agenda, costs: CostModel, jitter: Callable[[], float], wire: EmulatedWire
-    ) -> None:
+    def __init__(self, agenda: Agenda, costs: CostModel, jitter: Draws, wire: EmulatedWire) -> None:
         self._agenda = agenda
         self._median = costs.notify_s
         self._jitter = jitter
@@ -96,7 +95,7 @@ class WritingNotifier:
 
     def __call__(self, work: Callable[..., None], *args: object) -> None:
         """Call ``work(*args)``, which writes messages."""
-        self._wire.hold_until(self._agenda.now + self._median * self._jitter())
+        self._wire.hold_until(self._agenda.now + self._median * self._jitter.draw())
         work(*args)
 
 

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from flowcontrol import BufferResponse, Message
 
 from ..engine.agenda import Agenda, Line
-from ..engine.randomness import Randomness
+from ..engine.randomness import Draws, Randomness
 from ..errors import LinkClosedError
 from ..scenarios.costs import CostModel, LinkConditions
 from .link import Receiver
@@ -45,9 +45,7 @@ class EmulatedWire:
 
     arrive: Callable[[Message], None]
 
-    def __init__(
-        self, agenda: Agenda, costs: CostModel, conditions: LinkConditions, jitter: Callable[[], float]
-    ) -> None:
+    def __init__(self, agenda: Agenda, costs: CostModel, conditions: LinkConditions, jitter: Draws) -> None:
         self._agenda = agenda
         self._under_way = Line(agenda)
         self._jitter = jitter
@@ -83,8 +81,8 @@ class EmulatedWire:
         start = self._held_until if self._held_until > agenda.now else agenda.now
         if start < self._free_at:
             start = self._free_at
-        self._free_at = left = start + self._message * jitter() + size * self._seconds_per_byte
-        arrival = left + self._wire * jitter() + self._latency
+        self._free_at = left = start + self._message * jitter.draw() + size * self._seconds_per_byte
+        arrival = left + self._wire * jitter.draw() + self._latency
         if arrival < self._last_arrival:
             arrival = self._last_arrival
         self._last_arrival = arrival

@@ -131,7 +131,7 @@ class OperatorSubtask(Subtask):
     def data_arrived(self) -> None:
         """Resume if the subtask is waiting for input: a gate has become readable."""
         if self.times.state is _INPUT:
-            self.waiter.wake(self._wake_up * self._jitter())
+            self.waiter.wake(self._wake_up * self._jitter.draw())
 
     def post(self, mail: Mail) -> None:
         """Schedule `mail` to be handled between two records, or at the end of the current sleep within a

@@ -13,17 +13,16 @@ This is the mode `throttle`. In the mode `exact` the task sleeps for each record
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator
-from math import ceil
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from ..engine.cores import Cores
+from ..engine.randomness import Draws
 from ..scenarios.costs import CostModel
 
-SLEEP_THRESHOLD_S = 0.001
+SLEEP_THRESHOLD_S: Final = 0.001
 """Debt in seconds below which the task does not sleep."""
 
-_ROUNDING = 1e-9
+_ROUNDING: Final = 1e-9
 
 
 class Pauses(NamedTuple):
@@ -51,6 +50,15 @@ class Pauses(NamedTuple):
             self.ends[place] += duration
 
 
+def _records_until_sleep(debt: float, cost: float) -> int:
+    """Return the number of records of a cost after which a debt requires a sleep, at least 1."""
+    records = (SLEEP_THRESHOLD_S - debt) / cost - _ROUNDING
+    rounded = int(records)  # not `math.ceil`, a call that costs more than the rest of the loop when compiled
+    if rounded < records:
+        rounded += 1
+    return rounded if rounded > 1 else 1
+
+
 class Throttle:
     """The service time that a subtask owes for the records it has read, in seconds.
 
@@ -64,7 +72,7 @@ class Throttle:
         self,
         steps: tuple[tuple[float, float], ...],
         costs: CostModel,
-        chance: Iterator[float],
+        chance: Draws,
         *,
         mode: str = "throttle",
         cores: Cores | None = None,
@@ -96,13 +104,11 @@ class Throttle:
             paid, pause = 1, cost
         elif cost > 0:
             debt = self._debt
-            due = ceil((SLEEP_THRESHOLD_S - debt) / cost - _ROUNDING)
-            if due < 1:
-                due = 1
+            due = _records_until_sleep(debt, cost)
             if due > records:
                 self._debt = debt + records * cost
             else:
-                late = self._oversleep * (0.5 + next(self._chance))
+                late = self._oversleep * (0.5 + self._chance.draw())
                 self._debt = -late
                 paid, pause = due, debt + due * cost + late + self._after_sleep
         self.charged_s += paid * cost
@@ -147,12 +153,10 @@ class Throttle:
         debt, done = self._debt, 0
         self.charged_s += records * cost
         while True:
-            due = ceil((SLEEP_THRESHOLD_S - debt) / cost - _ROUNDING)
-            if due < 1:
-                due = 1
+            due = _records_until_sleep(debt, cost)
             if due > records - done:
                 break
-            late = oversleep * (0.5 + next(chance))
+            late = oversleep * (0.5 + chance.draw())
             done += due
             now += debt + due * (cost + overhead) + late + after_sleep
             debt = -late

@@ -29,16 +29,16 @@ from .subtask_environment import Environment
 from .time_account import Lateness, Waiting
 from .watermarks import SourceWatermarks
 
-BATCH_RECORDS = 20
+BATCH_RECORDS: Final = 20
 """Number of records that a source emits before it checks for mail."""
 
-READ_RECORDS = 512
+READ_RECORDS: Final = 512
 """Number of records read from a reader at once."""
 
-STEPS_AHEAD = 100
+STEPS_AHEAD: Final = 100
 """Maximum number of batches that are planned at once."""
 
-MIN_PACE_S = 0.001
+MIN_PACE_S: Final = 0.001
 """Minimum time between two wake-ups of a paced source."""
 
 
@@ -389,7 +389,7 @@ class SourceSubtask(Subtask):
             end = self._working_until
         else:
             self._looks_at = next_s
-            end = min(next_s, now + delay * self._jitter())
+            end = min(next_s, now + delay * self._jitter.draw())
         if end < self._plan_ends_at:
             self._end_plan_at(end)
 
@@ -400,7 +400,7 @@ class SourceSubtask(Subtask):
         elif self._waits_for is _OUTPUT and self._plan_ends_at == inf:
             back_at = max(self.agenda.now, self._segment_at())
             waits = back_at >= self._working_until
-            self._plan(back_at + self._wake_up * self._jitter() if waits else self._working_until)
+            self._plan(back_at + self._wake_up * self._jitter.draw() if waits else self._working_until)
 
     async def _emit_batch(self) -> None:
         agenda = self.agenda

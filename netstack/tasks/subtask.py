@@ -147,13 +147,13 @@ class Subtask:
     def post(self, mail: Mail) -> None:
         """Schedule `mail` to be handled as soon as possible, between two records."""
         self.mail.append(mail)
-        self.waiter.wake(self._wake_up * self._jitter())
+        self.waiter.wake(self._wake_up * self._jitter.draw())
 
     def output_available(self) -> None:
         """Resume if the subtask is waiting for its outputs; called when a pool has buffers again."""
         if self.times.state is _OUTPUT:
             returned_in = max(0.0, self._segment_at() - self.agenda.now)
-            self.waiter.wake(returned_in + self._wake_up * self._jitter())
+            self.waiter.wake(returned_in + self._wake_up * self._jitter.draw())
 
     def _segment_at(self) -> float:
         """Return the time at which the latest segment that the subtask has waited for is back."""
@@ -433,7 +433,7 @@ class Subtask:
     def consumer_acknowledged(self) -> None:
         """Resume if the subtask waits for acknowledgements and all consumers have acknowledged."""
         if self.times.state is Waiting.CONSUMERS and self._may_end:
-            self.waiter.wake(self._wake_up * self._jitter())
+            self.waiter.wake(self._wake_up * self._jitter.draw())
 
     def sample(self) -> SubtaskSample:
         """Return the current counters and gauges."""

@@ -1,4 +1,7 @@
-"""Tasks that plan their output ahead give the results of tasks that write each record in its turn."""
+"""Tasks that plan their output ahead give the results of tasks that write each record in its turn.
+
+Two sources never have the same rate: the order of records that are due at the same time would differ.
+"""
 
 from __future__ import annotations
 
@@ -29,13 +32,13 @@ from netstack.tasks.subtask import Subtask
 SOURCES = st.sampled_from(
     [
         {},  # as fast as possible
-        {"rates": (40.0,)},
+        {"rates": (40.0, 37.0)},
         {"rates": (900.0, 3000.0)},
-        {"rates": (6000.0,), "catch_up_s": 0.01},
-        {"rates": (500.0,), "burst_s": 0.2},
-        {"rates": (500.0,), "wave_s": 1.0},
+        {"rates": (6000.0, 5900.0), "catch_up_s": 0.01},
+        {"rates": (500.0, 470.0), "burst_s": 0.2},
+        {"rates": (500.0, 470.0), "wave_s": 1.0},
         {"batch": 7},
-        {"rates": (2000.0,), "batch": 3},
+        {"rates": (2000.0, 1900.0), "batch": 3},
         {"legacy": True},
         {"cost_s": 1e-4},
     ]
@@ -93,7 +96,7 @@ def test_results_are_those_of_tasks_that_write_each_record_in_its_turn(
     )
     if is_disturbed:
         kill = KillSubtask(when=AtTime(0.3), subtask=SubtaskName("map", 1))
-        changes = (ScheduledChange(at_s=0.6, vertex="source", rates=(1000.0,)),)
+        changes = (ScheduledChange(at_s=0.6, vertex="source", rates=(1000.0, 700.0)),)
         scenario = replace(scenario, faults=(kill,), changes=changes)
     with patch.object(Subtask, "room", lambda *_: 0):
         in_turn = result_of(scenario)

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from netstack.engine.randomness import Draws
 from netstack.scenarios.costs import CostModel
 from netstack.tasks.service_time import SLEEP_THRESHOLD_S, Pauses, Throttle
 
@@ -22,7 +23,8 @@ def throttle(
     *steps: tuple[float, float], costs: CostModel = COSTS, chance: float = 0.5, exact: bool = False
 ) -> Throttle:
     """With `chance` 0.5 a sleep is too long by just the over-sleep of `costs`."""
-    return Throttle(steps, costs, repeat(chance), mode="exact" if exact else "throttle")
+    draws = Draws([chance] for _ in repeat(None))
+    return Throttle(steps, costs, draws, mode="exact" if exact else "throttle")
 
 
 def test_a_debt_is_slept_off_when_it_reaches_the_threshold() -> None:
