@@ -30,7 +30,7 @@ from netstack.cluster.distributed_run import RunHistory
 from netstack.cluster.task_manager import CHECK_EVERY_S, LEAST_DELAY_S, Stalls
 from netstack.engine.agenda import Agenda
 from netstack.engine.cores import Cores
-from netstack.engine.randomness import numbers_of
+from netstack.engine.randomness import Randomness
 from netstack.jobs.job import Job
 from netstack.scenarios.costs import CostModel
 from netstack.tasks.service_time import Throttle
@@ -145,7 +145,7 @@ def test_work_costs_what_the_cost_model_says() -> None:
 @pytest.mark.parametrize("mode", ["throttle", "exact", "burn"])
 @pytest.mark.parametrize("steps", [((0.0, 0.0004),), ((0.0, 0.0004), (100.0, 0.1))])
 def test_a_throttle_knows_the_cost_of_all_records(mode: str, steps: tuple[tuple[float, float], ...]) -> None:
-    throttle = Throttle(steps, CostModel(), numbers_of(1), mode=mode)
+    throttle = Throttle(steps, CostModel(), Randomness(1, 0.0).uniform(), mode=mode)
     throttle.charge_all(12, 0.0, 0.0)
     assert throttle.charged_s == pytest.approx(12 * 0.0004)
     paid, _ = throttle.charge(2, 0.0)
@@ -154,8 +154,8 @@ def test_a_throttle_knows_the_cost_of_all_records(mode: str, steps: tuple[tuple[
 
 def test_to_wait_for_a_core_is_work_and_to_sleep_too_long_is_none() -> None:
     cores = Cores(Agenda(), 1.0)
-    burning = Throttle(((0.0, 1.0),), CostModel(), numbers_of(1), mode="burn", cores=cores)
-    sleeping = Throttle(((0.0, 1.0),), CostModel(), numbers_of(1))
+    burning = Throttle(((0.0, 1.0),), CostModel(), Randomness(1, 0.0).uniform(), mode="burn", cores=cores)
+    sleeping = Throttle(((0.0, 1.0),), CostModel(), Randomness(1, 0.0).uniform())
     for throttle in (burning, sleeping):
         throttle.charge(1, 0.0)
         throttle.overslept(0.5)
