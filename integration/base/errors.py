@@ -159,6 +159,13 @@ class ShuffleError(Exception):
     """A shuffle cannot be run with these arguments. Raised before any data moves."""
 
 
+class ShuffleFailedError(Exception):
+    """An action on a shuffled DataFrame has failed.
+
+    The first line of the message is the cause. Then comes the message of Spark's error, which is `__cause__`.
+    """
+
+
 class ShuffleTaskError(Exception):
     """A task of a shuffle has failed, here or on a peer. The message is the first cause."""
 

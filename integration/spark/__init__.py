@@ -10,7 +10,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from ..base.errors import ShuffleError, ShuffleWarning
+    from ..base.errors import ShuffleError, ShuffleFailedError, ShuffleWarning
     from .failure_causes import failure_cause
     from .job_on_spark import run_on_spark
     from .session import spark_session
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ShuffleError",
+    "ShuffleFailedError",
     "ShuffleWarning",
     "failure_cause",
     "read_state",
@@ -31,7 +32,7 @@ __all__ = [
 ]
 
 _MODULES = {
-    "..base.errors": ("ShuffleError", "ShuffleWarning"),
+    "..base.errors": ("ShuffleError", "ShuffleFailedError", "ShuffleWarning"),
     ".failure_causes": ("failure_cause",),
     ".job_on_spark": ("run_on_spark",),
     ".session": ("spark_session",),

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from ..base.errors import ShuffleError
+from ..base.errors import ShuffleError, ShuffleFailedError
 from .driver import is_local
 
 if TYPE_CHECKING:
@@ -41,6 +41,13 @@ WORKER_DIED = "a Python worker of Spark has died"
 ROW_FACTOR = 10
 """Memory that Java needs for a large row, as a multiple of the row's size."""
 
+_ABORTED = "Job aborted due to stage failure: "
+_CANCELLED_FOR = " cancelled because "
+_REFUSED = "[SPARK-24820]"
+_NOT_ON_BARRIERS = (
+    "Spark cannot run this on the barrier stage of a shuffle; call the method of the shuffled DataFrame "
+    "(shuffled.union(other), not other.union(shuffled)), or put repartition(n) after the shuffle"
+)
 _CALL = re.compile(r"^An error occurred while calling \S+\n: ")
 _JAVA_CLASS = re.compile(r"^(?:[a-zA-Z_]\w*\.)+[A-Z][\w$]*: ")
 _AWAITED = re.compile(r"^Exception thrown in awaitResult:.*?^Caused by: ", re.DOTALL | re.MULTILINE)
@@ -92,6 +99,9 @@ _NONE_MADE = "Failed to create any local dir"
 
 def one_line(error: BaseException) -> str:
     """Return the message of a Spark error on one line, without class names and stack traces."""
+    error = _of_spark(error)
+    if _REFUSED in str(error):
+        return _NOT_ON_BARRIERS
     if _NO_ROLLBACK in str(error):  # the rest explains limits of Spark, and is no help
         return _BLOCKS_LOST
     text = _JAVA_CLASS.sub("", _CALL.sub("", str(error)))
@@ -108,8 +118,14 @@ def one_line(error: BaseException) -> str:
     return message or type(error).__name__
 
 
+def _of_spark(error: BaseException) -> BaseException:
+    """Return Spark's error, of which a ShuffleFailedError reports."""
+    return error.__cause__ or error if isinstance(error, ShuffleFailedError) else error
+
+
 def first_cause(error: BaseException) -> str:
     """Return in one line why a stage failed: the error of its first failed task."""
+    error = _of_spark(error)
     text = str(error)
     if _WORKER_DIED in text:
         return WORKER_DIED
@@ -147,7 +163,15 @@ def is_from_spark(error: BaseException) -> bool:
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
 
-    return isinstance(error, PySparkException | Py4JError | pa.ArrowException)
+    return isinstance(_of_spark(error), PySparkException | Py4JError | pa.ArrowException)
+
+
+def is_failure_of_job(error: BaseException) -> bool:
+    """Return whether an error of Spark is the failure of a job, and not of its analysis."""
+    if isinstance(error, ShuffleFailedError) or not is_from_spark(error):
+        return False
+    text = str(_readable(error))
+    return any(sign in text for sign in (_ABORTED, _CANCELLED_FOR, _REFUSED))
 
 
 @contextmanager
@@ -196,6 +220,7 @@ def _readable(error: BaseException) -> BaseException:
     """
     from py4j.protocol import Py4JJavaError, Py4JNetworkError
 
+    error = _of_spark(error)
     try:
         with _without_logs():
             text = str(error)

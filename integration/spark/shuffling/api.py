@@ -53,6 +53,7 @@ from ..failure_causes import is_from_spark, one_line, spark_errors
 from ..python_workers import worker_function
 from ..rows import arrow_schema, plain_schema
 from .blocks import BLOCK_COLUMNS, read_blocks
+from .frame import as_plain, as_shuffled
 from .frame_partitions import StageInput, inspect_input
 from .pieces import Compression, Cutter, Layout
 from .placement import (
@@ -183,11 +184,12 @@ def shuffle(
         ShuffleWarning: The input has another number of partitions, or cannot be read by a barrier stage, and
             so goes through Spark's ``repartition`` first; or an option changes nothing.
 
-    Spark rejects some actions on the output of a barrier stage, such as ``show`` and ``take``;
-    docs/SHUFFLE.md lists them.
+    Some actions, such as ``show`` and ``take``, add an exchange of Spark after the shuffle; docs/SHUFFLE.md
+    lists them. If an action fails, it raises a `ShuffleFailedError`, which begins with the cause.
     """
     require("pandas", "a shuffle inside Spark")
     _check_frame(df)
+    df = as_plain(df)
     columns = _listed(keys)
     check_arguments(columns, ship, partitioner, bounds, num_partitions)
     check_movement(max_memory, compression)
@@ -231,7 +233,7 @@ def shuffle(
     watch_retries(session, NAME)
     if not fits and source.partitions != 0:
         _warn_of_repartition(source, layout.tasks)
-    return shuffled if df.columns else shuffled.select()
+    return as_shuffled(shuffled if df.columns else shuffled.select(), layout.partitions)
 
 
 def shuffled_by(

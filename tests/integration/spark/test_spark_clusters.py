@@ -34,7 +34,7 @@ ROWS = 20_000
 
 SHUFFLES = """
 from pyspark.errors import PythonException
-from integration.spark import shuffle
+from integration.spark import failure_cause, shuffle
 
 
 def where():
@@ -113,6 +113,59 @@ def test_executors_that_the_driver_starts(folder):
     rows = drive(folder, LOCAL_CLUSTER, f"{SHUFFLES}answer(shuffled(2, {ROWS}))")
     check_rows(rows, 2)
     assert len({where for _, where, _, _ in rows}) == 2
+
+
+ACTIONS = """
+def divided():
+    def work(batches):
+        for batch in batches:
+            1 / 0
+            yield batch
+
+    return work
+
+
+rows = shuffle(session.range(0, 100, 1, 4), "id")
+rows.createOrReplaceTempView("numbers")
+found = {
+    "take": len(rows.take(5)),
+    "limit": rows.limit(6).count(),
+    "where": sorted(row.id for row in rows.where(rows.id < 3).head(9)),
+    "union": rows.union(rows).count(),
+    "join": len(rows.join(session.range(5), "id").take(9)),
+    "groupBy": len(rows.groupBy(rows.id % 7).count().take(9)),
+    "sql": session.sql("select count(*) from numbers where id < 10").first()[0],
+}
+rows.cache()
+found["cached"] = [len(rows.take(2)), rows.count(), len(rows.tail(3))]
+failures = []
+for failing in (
+    rows.mapInArrow(divided(), rows.schema),
+    shuffle(session.range(0, 100, 1, 4).mapInArrow(divided(), "id long"), "id").groupBy("id").count(),
+):
+    try:
+        failing.count()
+    except Exception as error:
+        failures.append([failure_cause(error, session), "times: 4" in str(error)])
+answer([found, failures])
+"""
+
+
+def test_actions_and_failures_on_a_cluster(folder, cluster):
+    found, failures = drive(folder, cluster, SHUFFLES + ACTIONS)
+    assert found == {
+        "take": 5,
+        "limit": 6,
+        "where": [0, 1, 2],
+        "union": 200,
+        "join": 5,
+        "groupBy": 7,
+        "sql": 10,
+        "cached": [2, 100, 3],
+    }
+    # Behind the cache no barrier stage fails, so Spark repeats the task alone.
+    assert [cause for cause, _ in failures] == ["ZeroDivisionError: division by zero"] * 2
+    assert not failures[1][1]
 
 
 LACKING = f"""
