@@ -172,6 +172,7 @@ class SubtaskMaker:
                 held_back=held_back,
                 emit_every_s=0.0 if vertex.emits_by_event_time else vertex.emit_every_s or 0.0,
                 behind_s=vertex.behind_s[index % len(vertex.behind_s)],
+                firing=self._firing(vertex, index),
             )
             if vertex.name in self._read_watermarks:
                 windows = held_back if isinstance(held_back, EventTimeWindows) else None
@@ -222,14 +223,22 @@ class SubtaskMaker:
         """Return the throttle for the service time of a subtask's records, or only of the records of one
         `edge`.
         """
-        costs = self._environment.costs
-        cores = self._cores_of(vertex.manager_of(index)) if vertex.burns else None
         steps = self._steps(vertex, index, None if edge is None else edge.service)
         owner = vertex.name, index, None if edge is None else edge.source
-        chance = self._environment.randomness.uniform("service", *owner)
-        throttle = Throttle(steps, costs, chance, mode=vertex.service_mode, cores=cores)
-        self._throttles[owner] = throttle
+        self._throttles[owner] = throttle = self._new_throttle(vertex, index, steps, "service", *owner)
         return throttle
+
+    def _firing(self, vertex: Vertex, index: int) -> Throttle | None:
+        """Return the throttle for the records of a subtask's firing windows; None: they cost nothing."""
+        if not vertex.emit_cost_s:
+            return None
+        steps = self._steps(vertex, index, ((0.0, vertex.emit_cost_s),))
+        return self._new_throttle(vertex, index, steps, "firing", vertex.name, index)
+
+    def _new_throttle(self, vertex: Vertex, index: int, steps: tuple[Step, ...], *owner: object) -> Throttle:
+        cores = self._cores_of(vertex.manager_of(index)) if vertex.burns else None
+        chance = self._environment.randomness.uniform(*owner)
+        return Throttle(steps, self._environment.costs, chance, mode=vertex.service_mode, cores=cores)
 
     def _steps(self, vertex: Vertex, index: int, service: Sequence[Step] | None) -> tuple[Step, ...]:
         factor = uncertain_factor(self._scenario.seed, vertex.service_spread)

@@ -76,7 +76,7 @@ MAX_DURATION_S = 366 * 86_400.0
 _ROUNDING = 1e-9
 _LEAST_WINDOW_S = 0.001  # event time is in milliseconds, as in Flink
 _LEAST_BUFFERS = {"exclusive": 0, "floating": 1, "partition": 2, "max_per_channel": 2}
-_OUTPUT_FIELDS = ("selectivity", "emission", "record_bytes", "emit_every_s", "emit_by")
+_OUTPUT_FIELDS = ("selectivity", "emission", "record_bytes", "emit_every_s", "emit_by", "emit_cost_s")
 """The fields that determine the output of a vertex."""
 
 LARGEST_SPREAD = 0.5
@@ -397,6 +397,10 @@ def _about_output(vertex: Vertex) -> Iterator[Problem]:
     if vertex.record_bytes is not None:
         yield from _about_record_bytes(vertex.record_bytes)
     yield from _positive("emit_every", vertex.emit_every_s)
+    if not 0 <= vertex.emit_cost_s < math.inf:
+        yield "emit_cost", f"is {time_text(vertex.emit_cost_s)}; it must be 0 s or more"
+    elif vertex.emit_cost_s and vertex.emit_every_s is None:
+        yield "emit_cost", "has no effect without emit_every; give emit_every, or a service for records read"
 
 
 def _about_record_bytes(record_bytes: int) -> Iterator[Problem]:

@@ -365,6 +365,12 @@ class Vertex(HoldsTuples):
         TIME, None, "The vertex emits only at multiples of this time, as a window does; None: at once."
     )
     emit_by: str = key(one_of(EMITS_BY), EMITS_BY[0], "Clock that `emit_every` refers to.")
+    emit_cost_s: float = key(
+        TIME,
+        0.0,
+        "Cost of each record of a firing window, before it is emitted; the subtask does nothing else until "
+        "it has emitted all of them.",
+    )
     behind_s: tuple[float, ...] = key(
         one_or_more(TIME),
         (0.0,),

@@ -105,7 +105,7 @@ class MultipleInputSubtask(OperatorSubtask):
 
     @property
     def _service_s(self) -> float:
-        service_s = 0.0
+        service_s = self._fired_s
         for throttle in dict.fromkeys(work.throttle for work in self._works):
             service_s += throttle.charged_s
         return service_s

@@ -43,6 +43,7 @@ class OperatorSubtask(Subtask):
     handled at the end of the current sleep. A subtask with outputs, or whose work occupies a core, emits each
     record when its service is finished. It begins the next record only while the outputs are available.
     Records in `held_back` are emitted periodically, or by watermarks if `watermarks` is set before `connect`.
+    `firing` holds the cost of each of them; None: they cost nothing.
     Unless a checkpoint is restored, the subtask begins with a debt of `behind_s` seconds of work. With
     debloating, it works off the debt only when its buffers have stopped growing. Buffers are small at first,
     so the producers would wait for this subtask, and it would not fall behind the others.
@@ -53,6 +54,7 @@ class OperatorSubtask(Subtask):
         "_buffer_cost",
         "_context",
         "_emit_every_s",
+        "_firing",
         "_parts",
         "_parts_of",
         "_poll",
@@ -86,6 +88,7 @@ class OperatorSubtask(Subtask):
         held_back: HeldBack | None = None,
         emit_every_s: float = 0.0,
         behind_s: float = 0.0,
+        firing: Throttle | None = None,
     ) -> None:
         super().__init__(environment, vertex, index, name, state)
         costs = environment.costs
@@ -107,6 +110,7 @@ class OperatorSubtask(Subtask):
         self.held_back = held_back
         self._emit_every_s = emit_every_s
         self._behind_s = behind_s
+        self._firing = firing
         self._steps_without_growth = 0
         self.watermarks: WatermarkFlow | None = None
         self._parts: list[tuple[RecordBlock, int | None]] = []  # of the buffer in progress, with watermarks
@@ -217,7 +221,12 @@ class OperatorSubtask(Subtask):
     @property
     def _service_s(self) -> float:
         """Total service time of all records so far."""
-        return self.throttle.charged_s
+        return self.throttle.charged_s + self._fired_s
+
+    @property
+    def _fired_s(self) -> float:
+        """Total cost of the records of windows so far."""
+        return 0.0 if self._firing is None else self._firing.charged_s
 
     def measure_lateness(self, lateness: Lateness) -> None:
         """Update the lateness with the amount of data read so far."""
@@ -245,7 +254,7 @@ class OperatorSubtask(Subtask):
     async def _emit_periodically(self) -> None:
         """Emit the held-back records."""
         if self.held_back is not None:
-            await self.emit_all(self.held_back.take())
+            await self._fire(self.held_back.take())
 
     async def _advance_event_time(self, watermark: int) -> None:
         """Fire windows because the lowest watermark of all channels has risen, then send this watermark
@@ -253,8 +262,26 @@ class OperatorSubtask(Subtask):
         """
         if self.watermarks is not None and self.watermarks.windows is not None:
             for block in self.watermarks.windows.take_until(watermark):
-                await self.emit_all(block)
+                await self._fire(block)
         await self.emit_watermark(watermark)
+
+    async def _fire(self, block: RecordBlock) -> None:
+        """Emit the records of a window; nothing else is handled until all have been emitted, as in the loop
+        of Flink's InternalTimerServiceImpl over the timers that have passed.
+        """
+        firing, emitted = self._firing, 0
+        while firing is not None and emitted < len(block):
+            count, pause = firing.charge(len(block) - emitted, self.agenda.now)
+            if pause:
+                await self.emit_all(block[emitted : emitted + count - 1])
+                due = self.agenda.now + pause
+                emitted += count - 1
+                count = 1
+                await (self.agenda.sleep(pause) if firing.cores is None else firing.cores.work(pause))
+                firing.overslept(self.agenda.now - due)
+            await self.emit_all(block[emitted : emitted + count])
+            emitted += count
+        await self.emit_all(block[emitted:])
 
     async def _process(self, channel: InputChannel, buffer: InputBuffer) -> None:
         self._count(buffer)

@@ -115,6 +115,12 @@ def test_the_job_of_these_tests_makes_sense() -> None:
         (vertex(1, record_bytes=1 << 40), f"{STAGE}.record_bytes", "it must be 8 (the key) to"),
         (vertex(1, emit_every_s=0.0), f"{STAGE}.emit_every", "is 0 s; it must be more than 0 s"),
         (vertex(1, emit_every_s=math.inf), f"{STAGE}.emit_every", "it must be more than 0 s"),
+        (
+            vertex(1, emit_every_s=1.0, emit_cost_s=-1.0),
+            f"{STAGE}.emit_cost",
+            "is -1 s; it must be 0 s or more",
+        ),
+        (vertex(1, emit_cost_s=0.001), f"{STAGE}.emit_cost", "has no effect without emit_every"),
         (vertex(2, emit_every_s=1.0, emit_by="event"), "vertices.sink.emit_by", "did you mean 'event_time'?"),
         (vertex(0, emit_by="event_time"), "vertices.source.emit_by", "has no effect on a source"),
         (

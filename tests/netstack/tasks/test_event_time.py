@@ -114,6 +114,42 @@ def test_by_processing_time_it_fires_by_the_clock() -> None:
     assert counts(fired) in ([(0.5, 50), (1.0, 50), (1.29, 30)], [(0.5, 51), (1.0, 50), (1.29, 29)])
 
 
+@pytest.mark.parametrize("emit_by", ["event_time", "processing_time"])
+def test_each_record_of_a_window_is_emitted_after_its_cost(emit_by: str) -> None:
+    disorder_s = 0.0 if emit_by == "event_time" else None
+    fired = firings(
+        [source("a", 100.0, 95)],
+        disorder_s=disorder_s,
+        emit_by=emit_by,
+        emit_cost_s=0.002,
+        service_mode="exact",
+    )
+    first = [at for at, _ in fired if at < 0.7]
+    begin = 0.55 if emit_by == "event_time" else 0.5
+    assert first == pytest.approx([begin + 0.002 * number for number in range(1, len(first) + 1)])
+    assert sum(count for _, count in counts(fired)) == 95
+
+
+def test_a_barrier_waits_until_a_window_has_fired_to_its_end() -> None:
+    def start_delay_ms(**of_window: Any) -> float:
+        scenario = Scenario(
+            name="barriers",
+            duration_s=5.0,
+            config=NetworkConfig(checkpoint_interval_s=0.13),
+            vertices=(
+                Vertex(name="source", source=GeneratorSpec(record_bytes=100, rates=(100.0,))),
+                Vertex(name="window", emit_every_s=1.0, **of_window),
+                Vertex(name="sink"),
+            ),
+            edges=(Edge(source="source", target="window"), Edge(source="window", target="sink")),
+        )
+        delays = [each.vertices[1].start_delay_ms[0] for each in emulate(scenario).checkpoints]
+        return max(delay for delay in delays if delay is not None)
+
+    assert start_delay_ms(service=((0.0, 0.005),)) < 60
+    assert 300 < start_delay_ms(emit_cost_s=0.005) < 560  # 100 records take 500 ms
+
+
 def test_a_window_fires_later_by_the_disorder_that_is_allowed_for() -> None:
     assert [at for at, _ in firings([source("a", 97.0, 290)], disorder_s=0.2)] == [
         0.75, 1.25, 1.75, 2.25, 2.75, 2.979
