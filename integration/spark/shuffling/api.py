@@ -264,13 +264,15 @@ def _listed(keys: Sequence[str | Column | Sequence[str | Column]]) -> list[Any]:
 def _check_frame(df: DataFrame) -> None:
     if type(df).__module__.startswith("pyspark.sql.connect"):
         raise ShuffleError(
-            "a shuffle cannot be run through Spark Connect, only in the process of Spark's driver"
+            "df is of Spark Connect, which gives no access to the SparkContext that a shuffle needs for slots"
+            " and counts of tasks; use a classic session (SparkSession.builder.master(...)), or repartition"
         )
     if not hasattr(df, "_jdf"):
         raise ShuffleError(f"df is a {type(df).__name__}, not a DataFrame of Spark SQL")
     if df.isStreaming:
         raise ShuffleError(
-            "df is streaming; shuffle the DataFrame of each batch, in writeStream.foreachBatch"
+            "df is streaming; shuffle the DataFrame of each batch, in writeStream.foreachBatch, which "
+            "docs/examples/shuffle_stream.py shows"
         )
 
 
