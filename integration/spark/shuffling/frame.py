@@ -91,9 +91,22 @@ def _class_from(base: type) -> Any:
     for name, function in inspect.getmembers(base, inspect.isfunction):
         if not name.startswith("_"):
             members[name] = _wrapped(name, function)
+    for name in ("__repr__", "_repr_html_"):
+        members[name] = _shown(getattr(base, name))
     members["rdd"] = property(lambda self: as_plain(_exchanged(self)).rdd)
     members["write"] = property(_writer)
     return type("ShuffledDataFrame", (base,), members)
+
+
+def _shown(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a method that shows a DataFrame in a notebook, with rows if the session is set so."""
+
+    @functools.wraps(function)
+    def call(self: Any) -> Any:
+        has_rows = self.sparkSession._jconf.isReplEagerEvalEnabled()
+        return function(_exchanged(self) if has_rows else self)
+
+    return call
 
 
 def _writer(frame: Any) -> Any:

@@ -130,6 +130,17 @@ def test_a_kept_frame_runs_once(spark: SparkSession, keep: str) -> None:
     frame.unpersist()
 
 
+def test_a_notebook_shows_rows_if_the_session_is_set_so(spark: SparkSession, shuffled: DataFrame) -> None:
+    option = "spark.sql.repl.eagerEval.enabled"
+    assert repr(shuffled) == "DataFrame[id: bigint]"
+    spark.conf.set(option, "true")
+    try:
+        assert repr(shuffled.where("id = 7")).splitlines()[3] == "|  7|"
+        assert "<td>7</td>" in shuffled.where("id = 7")._repr_html_()  # type: ignore[operator]
+    finally:
+        spark.conf.unset(option)
+
+
 def test_the_plan_shows_the_barrier_stage_alone(
     shuffled: DataFrame, capsys: pytest.CaptureFixture[str]
 ) -> None:
