@@ -18,6 +18,7 @@ ParameterName = Literal[
     "record_bytes",
     "service_s",
     "service_mode",
+    "window_s",
     "inputs",
     "cores",
     "rate",

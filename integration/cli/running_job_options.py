@@ -47,6 +47,8 @@ class LoadOptions:
     """Bytes of a record, instead of the measured ones: VERTEX:BYTES, or BYTES for all sources."""
     service_mode: Several = ()
     """Kind of work: VERTEX:MODE, or MODE for all. "burn": it is CPU-bound; "throttle": it waits."""
+    window: Several = ()
+    """Size of the windows of a vertex that does its work when a window fires: VERTEX:TIME."""
     inputs: Several = ()
     """Kind of the inputs of a vertex that reads several exchanges: VERTEX:union or VERTEX:join."""
     cores: float | None = None
@@ -89,6 +91,7 @@ class ReadingOptions(LoadOptions):
             record_bytes=_by_vertex("--record-bytes", self.record_bytes, _whole, problems),
             service_s=_by_vertex("--service", self.service, parse_duration, problems),
             service_mode=_by_vertex("--service-mode", self.service_mode, _one_of(SERVICE_MODES), problems),
+            window_s=_by_vertex("--window", self.window, parse_duration, problems),
             inputs=_by_vertex("--inputs", self.inputs, _one_of(INPUT_KINDS), problems),
             cores=self.cores,
             rate=_by_vertex("--rate", self.rate, _rate, problems),

@@ -30,6 +30,8 @@ class Overrides:
     """Records per second of each subtask of a source, 0: as fast as possible."""
     service_mode: Mapping[str, str] = dataclasses.field(default_factory=dict)
     """Service mode (of `SERVICE_MODES`) of a vertex with input. "burn" is for CPU-bound work."""
+    window_s: Mapping[str, float] = dataclasses.field(default_factory=dict)
+    """Size in seconds of the windows of a vertex that does its work when a window fires."""
     inputs: Mapping[str, InputKind] = dataclasses.field(default_factory=dict)
     """Kind of the inputs ("union" or "join") of a vertex that reads several exchanges."""
     cores: float | None = None
@@ -59,6 +61,7 @@ def check_names(given: Overrides, job: FlinkJob) -> None:
         ("rate", given.rate, sources, "source"),
         ("service_s", given.service_s, others, "vertex with input"),
         ("service_mode", given.service_mode, others, "vertex with input"),
+        ("window_s", given.window_s, others, "vertex with input"),
         ("inputs", given.inputs, several, "vertex that reads several exchanges"),
     )
     wrong = [

@@ -279,6 +279,7 @@ def _reader(evidence: Evidence, vertex: FlinkVertex, bursts_s: Mapping[str, floa
     (selectivity, emitted_bytes), about_output = _output(evidence, vertex)
     spread, about_spread = _spread(evidence, vertex) if cost else Noted(0.0)
     firings = evidence.flows.firings(vertex)
+    window_s = of_vertex(evidence.given.window_s, evidence.job.names[vertex.id])
     fitted = replace(
         _bare(evidence, vertex),
         service=((0.0, cost),) if cost else (),
@@ -290,6 +291,9 @@ def _reader(evidence: Evidence, vertex: FlinkVertex, bursts_s: Mapping[str, floa
         emit_every_s=None if firings is None else firings.period_s,
         behind_s=_behind(evidence, vertex, bursts_s),
     )
+    if window_s is not None and selectivity:
+        fired_s = _rounded(cost / selectivity)
+        fitted = replace(fitted, service=(), emit_every_s=window_s, emit_cost_s=fired_s)
     return Noted(fitted, about_cost + about_output + about_spread)
 
 

@@ -149,9 +149,19 @@ def test_overrides_replace_what_was_measured():
     assert scenario.config.heartbeat_timeout_s == 9
 
 
+def test_the_work_of_a_vertex_with_windows_is_done_when_they_fire():
+    _, before, _ = read(ReplayedCluster(recording(DEPTH2))).scenario.vertices
+    given = Overrides(window_s={"stage1": 2.0})
+    _, stage1, stage2 = read(ReplayedCluster(recording(DEPTH2)), overrides=given).scenario.vertices
+    assert (stage1.service, stage1.emit_every_s) == ((), 2.0)
+    assert stage1.emit_cost_s * stage1.selectivity == pytest.approx(before.service[0][1], rel=0.01)
+    assert (stage2.emit_every_s, stage2.emit_cost_s) == (None, 0.0)
+
+
 @pytest.mark.parametrize(
     ("given", "message"),
     [
+        (Overrides(window_s={"source": 1.0}), "source: no vertex with input has this name"),
         (Overrides(service_s={"stage9": 1.0}), "stage9: no vertex with input has this name"),
         (Overrides(service_s={"source": 1.0}), "source: no vertex with input has this name"),
         (
