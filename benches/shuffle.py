@@ -10,6 +10,11 @@ With an identity `mapInArrow` after it, the rows also pass through Python, like 
 function alone, without any shuffle, shows the minimum cost of a shuffle in Python. An RDD of Python pairs is
 so slow that it gets a tenth of the rows, and its time is multiplied by ten.
 
+``python -m benches.shuffle kinds [MASTER]`` compares skewed keys, strings and nested rows, in as many
+partitions as slots and in 200, on ``local[2]`` or the given master. A consumer in Python after the shuffle
+notes when its first batch comes, and the peak memory of its process. ``python -m benches.shuffle slow`` has
+one slow consumer.
+
 The comparison has rows with and without a limit for the bytes of a batch. With a limit, as by default, Spark
 measures the bytes of a batch for Python after each row. Users can lift the limit if their rows are small.
 """
@@ -20,14 +25,17 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from itertools import product
 from statistics import median
-from time import perf_counter, sleep
-from typing import TYPE_CHECKING
+from time import perf_counter, sleep, time
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import msgspec
 
 from integration.spark import shuffle, shuffle_statistics, spark_session
+from integration.spark.driver import count_slots
+from integration.spark.python_workers import send_packages
 
 from . import wire
 
@@ -40,6 +48,8 @@ PAUSE_S = 0.5
 RDD_SHARE = 10
 SHUFFLE, REPARTITION, IDENTITY = "shuffle", "repartition", "identity mapInArrow"
 REPARTITION_IDENTITY, PARTITION_BY = "repartition, identity mapInArrow", "RDD partitionBy"
+
+T = TypeVar("T")
 
 Times = dict[str, float]
 """Seconds by the name of the way to move the rows."""
@@ -106,6 +116,155 @@ LIMITS: dict[str, dict[str, str]] = {
 TASKS = (2, 4, 8, 16)
 
 
+SKEW = 1.1
+"""Exponent of the Zipf distribution of a million keys; the most frequent one has 9 % of the rows."""
+
+_UNIFORM = "(pmod(xxhash64(id), 1000000007) / 1000000007)"
+_ZIPF = f"cast(pow(1 - {_UNIFORM} * (1 - pow(1e6, {1 - SKEW})), {1 / (1 - SKEW)}) as long)"
+"""A key from 1 to a million, from the inverse of a continuous distribution with the same exponent."""
+
+KINDS = {
+    "2 M rows of 2 longs, Zipf keys": (2_000_000, [f"{_ZIPF} as key", "id as value"]),
+    "1 M rows of strings": (1_000_000, ["concat('key ', id) as key", "lpad(id, 100, 'x') as value"]),
+    "500 k nested rows": (
+        500_000,
+        ["id as key", "struct(id as a, array(id, id + 1) as b, map('k', cast(id as string)) as c) as value"],
+    ),
+}
+"""Number of rows, and columns, by the name of a table's row."""
+
+KIND_ROUNDS = 1
+
+
+def arrivals(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Read all rows; yield the time of the first batch, the number of rows and the peak memory in bytes."""
+    import time
+    from pathlib import Path
+
+    import pyarrow as pa
+
+    process = Path("/proc/self")
+    (process / "clear_refs").write_text("5")  # resets the peak, since Spark uses a worker again
+    first, rows = None, 0
+    for batch in batches:
+        first = first or time.time()
+        rows += batch.num_rows
+    status = (process / "status").read_text().partition("VmHWM:")[2]
+    memory = int(status.split()[0]) << 10
+    yield pa.RecordBatch.from_pylist([{"first": first, "rows": rows, "memory": memory}], _arrivals_schema(pa))
+
+
+def slow_arrivals(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Read all rows as `arrivals` does, with a pause after each batch."""
+    import time
+
+    def slowly() -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            time.sleep(SLOW_S * batch.num_rows / 10_000)
+            yield batch
+
+    yield from arrivals(slowly())
+
+
+def _arrivals_schema(pa: Any) -> Any:
+    return pa.schema([("first", pa.float64()), ("rows", pa.int64()), ("memory", pa.int64())])
+
+
+ARRIVALS = "first double, rows long, memory long"
+SLOW_S = 0.1
+"""Pause of the slow consumer, in seconds for each 10,000 rows."""
+
+
+class Arrived(NamedTuple):
+    """Measurements of one run of `arrivals`."""
+
+    seconds: float
+    first_s: float
+    memory: int
+    """Peak memory of a consumer's process in bytes."""
+
+
+def arrived(frame: DataFrame, consumer: Any = arrivals) -> Arrived:
+    """Run the consumer after a shuffle."""
+    start = time()
+    found = frame.mapInArrow(consumer, ARRIVALS).collect()
+    end = time()
+    first = min(row["first"] for row in found if row["rows"])
+    return Arrived(end - start, first - start, max(row["memory"] for row in found))
+
+
+def kinds(master: str) -> None:
+    """Print the table of kinds of rows."""
+    spark = spark_session(master)
+    send_packages(spark)
+    slots = count_slots(spark, 4)  # waits for the executors of a cluster
+    print(f"{master.partition(':')[0]}, {slots} slots\n")
+    print("| rows | partitions | way | rows/s | first row, s | worker, MiB |")
+    print("|---|---:|---|---:|---:|---:|")
+    warm_up = spark.range(0, 1_000_000, 1, slots)
+    for moved in (shuffle(warm_up, "id"), warm_up.repartition(slots, "id")):
+        arrived(moved)
+    for name, (rows, columns) in KINDS.items():
+        frame = spark.range(0, rows, 1, slots).selectExpr(*columns)
+        for partitions in (slots, MANY):
+            repartitioned = frame.repartition(partitions, "key")
+            shuffled = shuffle(frame, "key", num_partitions=partitions)
+            ways = {REPARTITION: repartitioned, SHUFFLE: shuffled}
+            runs: dict[str, list[Arrived]] = {way: [] for way in ways}
+            for _ in range(KIND_ROUNDS):
+                for way, moved in ways.items():
+                    runs[way].append(settled(spark, partial(arrived, moved)))
+            workers = shuffle_statistics(shuffled).agg({"worker_memory_bytes": "max"}).collect()[0][0]
+            for way, found in runs.items():
+                pace = rows / median(run.seconds for run in found)
+                first = median(run.first_s for run in found)
+                memory = max(workers if way == SHUFFLE else 0, *(run.memory for run in found))
+                figures = f"{pace:,.0f} | {first:.2f} | {memory / (1 << 20):.0f}"
+                print(f"| {name} | {partitions} | {way} | {figures} |")
+
+
+def slow() -> None:
+    """Print memory and files of rows of one key, 600 MB, whose consumer is slow."""
+    spark = spark_session("local[2]")
+    frame = spark.range(0, 1_000_000, 1, 2).selectExpr(
+        "0 as key",
+        "concat(sha2(string(id), 512), sha2(string(-id), 512), sha2(string(id + 0.5), 512)) as text",
+    )
+    small = {"taskmanager.memory.network.max": "8 mb"}
+    shuffled = shuffle(frame, "key", num_partitions=2, config=small)
+    arrived(shuffle(spark.range(9, numPartitions=2), "id"))  # a warm-up
+    print("| way | s | network memory, MiB | shuffle files, MiB | spilled, MiB | worker, MiB |")
+    print("|---|---:|---:|---:|---:|---:|")
+    for way, moved in {SHUFFLE: shuffled, REPARTITION: frame.repartition(2, "key")}.items():
+        before = _stage_bytes(spark)
+        run = arrived(moved, slow_arrivals)
+        written, spilled = (now - then for now, then in zip(_stage_bytes(spark), before, strict=True))
+        peak = 0
+        if way == SHUFFLE:
+            peak = max(row.peak_network_memory_bytes for row in shuffle_statistics(shuffled).collect())
+        figures = (peak, written, spilled, run.memory)
+        print(f"| {way} | {run.seconds:.1f} |", *(f"{size / (1 << 20):.0f} |" for size in figures))
+    reports = shuffle_statistics(shuffled).collect()
+    blocked = sum(report.credit_blocked_s for report in reports)
+    waited = sum(report.write_blocked_s for report in reports)
+    stalls = sum(report.credit_stalls for report in reports)
+    print(f"\n{stalls} stalls without credit, {blocked:.1f} s; writers waited {waited:.1f} s for memory")
+
+
+def _stage_bytes(spark: SparkSession) -> tuple[int, int]:
+    """Return the bytes of shuffle files and of spilled data that the executors have written so far."""
+    store: Any = spark.sparkContext._jsc.sc().statusStore()
+    written = spilled = stage = 0
+    while True:
+        try:
+            data = store.lastStageAttempt(stage)
+        except Exception:
+            return written, spilled
+        written += data.shuffleWriteBytes()
+        spilled += data.diskBytesSpilled()
+        stage += 1
+
+
 def identity(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Yield every batch unchanged."""
     yield from batches
@@ -124,7 +283,7 @@ def seconds(frame: DataFrame) -> float:
     return perf_counter() - start
 
 
-def settled(spark: SparkSession, run: Callable[[], float]) -> float:
+def settled(spark: SparkSession, run: Callable[[], T]) -> T:
     """Run one way after a garbage collection and a pause.
 
     So the clean-up after the previous way does not slow it down.
@@ -198,9 +357,9 @@ def comparison() -> None:
     print("|---|---|---|---|---:|---:|")
     for data, cores, limit in product(DATA, MASTERS, LIMITS):
         times = in_a_process(data, cores, limit).times
-        for way, time in times.items():
-            ratio = times[SHUFFLE] / time
-            print(f"| {data} | local[{cores}] | {limit} | {way} | {time:.2f} | {ratio:.2f} |")
+        for way, spent in times.items():
+            ratio = times[SHUFFLE] / spent
+            print(f"| {data} | local[{cores}] | {limit} | {way} | {spent:.2f} | {ratio:.2f} |")
 
 
 def scaling() -> None:
@@ -219,18 +378,24 @@ def many() -> None:
     figures = run_apart([str(MANY)])
     print(f"| 20 M rows of 100 bytes into {MANY} partitions on {SLOTS} slots | s | shuffle / this way |")
     print("|---|---:|---:|")
-    for way, time in figures.times.items():
-        print(f"| {way} | {time:.1f} | {figures.times[SHUFFLE] / time:.2f} |")
+    for way, spent in figures.times.items():
+        print(f"| {way} | {spent:.1f} | {figures.times[SHUFFLE] / spent:.2f} |")
     print(f"\npeak memory of a Python worker of the shuffle: {max(figures.workers) / (1 << 20):.0f} MiB")
 
 
 def main() -> None:
     """Print all tables, or measure one line of a table.
 
-    With the argument ``many``, print only the last table.
+    With the argument ``many``, print only the last table; with ``kinds`` or ``slow``, only that table.
     """
     if sys.argv[1:] == ["many"]:
         many()
+        return
+    if sys.argv[1:2] == ["kinds"]:
+        kinds(*sys.argv[2:] or ["local[2]"])
+        return
+    if sys.argv[1:] == ["slow"]:
+        slow()
         return
     if sys.argv[1:] == [str(MANY)]:
         print(msgspec.json.encode(measure_many()).decode())
