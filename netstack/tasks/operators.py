@@ -120,7 +120,11 @@ class Operator:
         raise NotImplementedError
 
     def finish(self) -> RecordBlock:
-        """Return the last output records, at the end of the input."""
+        """Return the last output records, at the end of the input.
+
+        Remove from the state what is returned. A checkpoint may follow, and at another parallelism its state
+        goes to subtasks that have not ended, as in Flink.
+        """
         return NOTHING
 
     def before_snapshot(self, checkpoint_id: int) -> None:

@@ -180,7 +180,10 @@ class _Count(Operator):
         self._context.operator.put("counts", [self._count])
 
     def finish(self) -> RecordBlock:
-        return RecordBlock.from_payloads([_COUNTED] * self._count)
+        # A checkpoint of the ended subtask must not hold what is emitted here: at another parallelism, its
+        # state goes to subtasks that have not ended.
+        count, self._count = self._count, 0
+        return RecordBlock.from_payloads([_COUNTED] * count)
 
 
 _OPERATORS: dict[Work, OperatorFactory] = {
