@@ -31,7 +31,7 @@ _SILENT_S = 10.0
 """Seconds of work after which a line is printed, if stderr is no terminal."""
 
 _WATCHING = "watching the job's metrics"
-_EMULATING = "emulating the job to tell unions from joins"
+_EMULATING = "emulating the job to tell what Flink does not report"
 
 T = TypeVar("T")
 
@@ -48,7 +48,7 @@ class LoadOptions:
     service_mode: Several = ()
     """Kind of work: VERTEX:MODE, or MODE for all. "burn": it is CPU-bound; "throttle": it waits."""
     window: Several = ()
-    """Size of the windows of a vertex that does its work when a window fires: VERTEX:TIME."""
+    """Size of the windows of a vertex that works when they fire: VERTEX:TIME."""
     inputs: Several = ()
     """Kind of the inputs of a vertex that reads several exchanges: VERTEX:union or VERTEX:join."""
     cores: float | None = None

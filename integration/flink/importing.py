@@ -11,12 +11,14 @@ from flowcontrol import readable
 from netstack import Scenario, Viewed
 
 from ..base.errors import FlinkRestError
+from .fit.alternatives import changed, nearest
 from .fit.fit_scenario import fit_scenario
 from .fit.noted import Remark, Remarks
 from .fit.overrides import EVERYWHERE, Overrides, check_names
-from .fit.processor_time import BURN, burning_of, core_remarks
+from .fit.processor_time import BURN, Burning, burning_of, core_remarks
 from .fit.steadiness import unsteady
-from .fit.union_or_join import input_kinds, with_input_kinds
+from .fit.union_or_join import input_kinds, unions
+from .fit.window_work import FIRES, firing, unknown_windows, with_windows
 from .fit.words import note_of
 from .http.answers import Answers
 from .http.client import RestClient
@@ -95,7 +97,7 @@ def import_scenario(
         pause: Waits for a number of seconds; by default as the source of answers does.
         watching: Called with the seconds watched so far, and all seconds.
         emulating: Called with the seconds emulated so far, and all seconds, if the job is emulated to tell
-            unions from joins.
+            unions from joins, or when windows work.
 
     Raises:
         FlinkRestError: the cluster cannot be read; the job does not run, ends, restarts or loses a task
@@ -124,24 +126,33 @@ def import_scenario(
         checkpoints = read_checkpoints(client, running)
         ended = read_ended_checkpoints(client, running)
         hosts = processors.hosts(samples)
-        try:
+
+        def fitted(given: Overrides) -> tuple[Scenario, Remarks, Burning]:
             burning = burning_of(running, samples, hosts, given)
-            scenario, remarks = fit_scenario(running, samples, given, checkpoints, burning, state.managers)
+            found, about = fit_scenario(running, samples, given, checkpoints, burning, state.managers)
+            return found, about, burning
+
+        try:
+            scenario, remarks, burning = fitted(given)
             remarks = core_remarks(burning) + remarks
-            if_cpu_bound = None
+            burns = if_cpu_bound = None
             if any(use.cores < inf for use in burning.in_doubt):
                 burns = replace(given, service_mode={EVERYWHERE: BURN, **given.service_mode})
-                burning = burning_of(running, samples, hosts, burns)
-                if_cpu_bound, _ = fit_scenario(running, samples, burns, checkpoints, burning, state.managers)
+                if_cpu_bound, _, _ = fitted(burns)
         except FlinkRestError as error:  # missing paths may be the reason for the error
             raise FlinkRestError(*error.notes, *map(note_of, missing_paths(client))) from None
         shown = measured(client.url, running, samples, checkpoints)
         general = _about_job(running, samples, scenario, given, shown) + missing_paths(client)
     undecided = [name for name, kind in input_kinds(running, given).items() if kind is None]
     moving = [note_of(remark) for remark in unsteady(running, samples, checkpoints, scenario)]
-    if undecided:
-        scenario, about_inputs = with_input_kinds(scenario, undecided, shown, emulating)
-        remarks += about_inputs
+    alternatives = unions(scenario, undecided)
+    if windows := unknown_windows(running, scenario, shown, given):
+        alternatives.append(firing(windows, fitted(with_windows(given, windows))[0].vertices))
+    if alternatives:
+        taken, about = nearest(scenario, alternatives, shown, emulating)
+        scenario, remarks = changed(scenario, taken), remarks + about
+        if burns is not None and any(FIRES in each.kinds for each in taken):
+            if_cpu_bound, _, _ = fitted(with_windows(burns, windows))
         if if_cpu_bound is not None:
             if_cpu_bound = replace(if_cpu_bound, edges=scenario.edges)
     return Imported(

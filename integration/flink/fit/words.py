@@ -75,6 +75,10 @@ SENTENCES: Mapping[str, str] = {
     # union_or_join.py
     "union": "{where} reads {exchanges} exchanges; assuming a union{why}.",
     "join": "{where} reads {exchanges} exchanges; assuming a join{why}.",
+    # window_work.py
+    "window_reads": "{where}: Flink does not report when its windows work; assuming for each record "
+    "read{why}.",
+    "window_fires": "{where}: Flink does not report when its windows work; assuming when they fire{why}.",
     # fit_scenario.py
     "network_memory_unreported": "The network memory of the task managers is not reported; assuming "
     "unlimited.",
@@ -134,6 +138,14 @@ _ADVICE: Mapping[str, tuple[str, *tuple[Parameter, ...]]] = {
     "busy_time_unreported": ("Set the cost of a record: {}.", _COST),
     "union": (_OVERRIDE, Parameter("inputs", "join", of="{where}")),
     "join": (_OVERRIDE, Parameter("inputs", "union", of="{where}")),
+    "window_reads": (
+        "If they work when they fire, set {}.",
+        Parameter("window_s", 10, of="{where}"),
+    ),
+    "window_fires": (
+        "If they work for each record, set its cost: {}.",
+        Parameter("service_s", 0.005, of="{where}"),
+    ),
     "network_memory_unreported": (_USE, Parameter("options", "128 mb", of="taskmanager.memory.network.max")),
     "cores_unreported": (_OVERRIDE, _CORES),
     "waits_for_cores_unknown": (_OVERRIDE, _CORES),
@@ -164,9 +176,13 @@ _WHY = {
     "named": ", as its name says",
     "too_long": ", since emulating both takes too long",
     "not_comparable": ", since emulations of both cannot be compared",
-    "alike": ", since a union has about the same effect",
+    "alike": ", since {other} has about the same effect",
     "nearer": ", which is nearer to what Flink reports ({evidence})",
 }
+
+_INPUTS, _WINDOWS = ("as", "a join", "a union"), ("with", "work for each record", "work when they fire")
+_FORMS = {"join": _INPUTS, "union": _INPUTS, "window_reads": _WINDOWS, "window_fires": _WINDOWS}
+"""The forms of a vertex between which an emulation decides, and the word before them."""
 
 
 def note_of(remark: Remark) -> Note:
@@ -187,7 +203,8 @@ def _texts(kind: str, values: Mapping[str, Any]) -> dict[str, object]:
         first, more = values["paths"][:3], len(values["paths"]) - 3
         texts["paths"] = ", ".join(first) + (f" and {more} more" if more > 0 else "")
     if "why" in values:
-        texts["why"] = _WHY[values["why"]].format(evidence=_evidence(*values.get("rows", ())))
+        evidence = _evidence(kind, *values["rows"]) if "rows" in values else ""
+        texts["why"] = _WHY[values["why"]].format(evidence=evidence, other=_FORMS[kind][2])
     if "use" in values:
         use, share = values["use"], values.get("core_share")
         silent = f", such as that of {use.unreported} tasks that do not report their busy time"
@@ -201,14 +218,14 @@ def _texts(kind: str, values: Mapping[str, Any]) -> dict[str, object]:
     return texts
 
 
-def _evidence(join: ComparedFigure | None = None, union: ComparedFigure | None = None) -> str:
-    """Return, as text, the figure that decides between a join and a union."""
-    if join is None or union is None:
-        return ""
-    figures = (join.flink, union.ours, join.ours)
-    measured, as_union, as_join = (NOTHING if each is None else f"{each.median:.0f}" for each in figures)
-    of = f" of {join.vertex}" if join.vertex else ""
-    return f"{join.quantity}{of}: {measured} {join.unit}; emulated as a union {as_union}, as a join {as_join}"
+def _evidence(kind: str, present: ComparedFigure, other: ComparedFigure) -> str:
+    """Return, as text, the figure that decides between two alternatives."""
+    figures = (present.flink, other.ours, present.ours)
+    measured, *ours = (NOTHING if each is None else f"{each.median:.0f}" for each in figures)
+    of = f" of {present.vertex}" if present.vertex else ""
+    by, first, second = _FORMS[kind]
+    emulated = f"emulated {by} {second} {ours[0]}, {by} {first} {ours[1]}"
+    return f"{present.quantity}{of}: {measured} {present.unit}; {emulated}"
 
 
 def _figures(use: CoreUse) -> str:

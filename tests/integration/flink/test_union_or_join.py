@@ -8,10 +8,12 @@ import pytest
 from integration.base.errors import FlinkRestError, UsageError
 from integration.cli.running_job_options import ReadingOptions
 from integration.flink import import_scenario
+from integration.flink.fit.alternatives import changed, nearest
 from integration.flink.fit.edges import edges_of
 from integration.flink.fit.exchange_flows import JobFlows
+from integration.flink.fit.noted import Noted
 from integration.flink.fit.overrides import EVERYWHERE, Overrides, check_names
-from integration.flink.fit.union_or_join import input_kinds, kind_by_name, with_input_kinds
+from integration.flink.fit.union_or_join import input_kinds, kind_by_name, unions
 from integration.flink.fit.words import note_of
 from integration.flink.read.job import FlinkVertex
 from integration.flink.read.measurements import Measured
@@ -44,6 +46,13 @@ def shown(scenario: Scenario) -> Measured:
     result = emulate(scenario, seed=7)
     figures = {"url": "u", "job": "j", "job_name": "merge", "flink": "2.3.0"}
     return Measured(**figures, steady=result.steady[0], checkpoints=result.checkpoints)
+
+
+def with_input_kinds(
+    scenario: Scenario, undecided: list[str], figures: Measured, *emulating
+) -> Noted[Scenario]:
+    taken, remarks = nearest(scenario, unions(scenario, undecided), figures, *emulating)
+    return Noted(changed(scenario, taken), remarks)
 
 
 def inputs(scenario: Scenario) -> list[int]:
@@ -126,15 +135,15 @@ def test_a_difference_counts_by_tolerances_and_by_the_distance_of_both(
         )
         return [row, row]
 
-    monkeypatch.setattr("integration.flink.fit.union_or_join._rows", rows)
+    monkeypatch.setattr("integration.flink.fit.alternatives._rows", rows)
     decided = with_input_kinds(JOIN, ["parse"], shown(UNION))
     assert inputs(decided.value) == ([0, 0] if kind == "union" else [0, 1])
 
 
 def test_a_job_that_takes_too_long_to_emulate_is_not_emulated(monkeypatch):
-    monkeypatch.setattr("integration.flink.fit.union_or_join._MOST_RECORDS", 1000)
+    monkeypatch.setattr("integration.flink.fit.alternatives._MOST_RECORDS", 1000)
     figures = shown(UNION)
-    monkeypatch.setattr("integration.flink.fit.union_or_join.emulate", None)
+    monkeypatch.setattr("integration.flink.fit.alternatives.emulate", None)
     found, (remark,) = with_input_kinds(JOIN, ["parse"], figures)
     assert inputs(found) == [0, 1]
     assert "assuming a join, since emulating both takes too long." in note_of(remark)
