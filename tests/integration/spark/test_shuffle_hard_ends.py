@@ -172,8 +172,10 @@ def test_a_worker_that_is_killed_has_the_exchange_run_again(
 
 
 LARGE_ROW = """
+import os
 from integration.spark import failure_cause, shuffle
 
+os.dup2(os.open(os.devnull, os.O_WRONLY), 2)  # threads of PySpark report that Java is gone
 row = session.range(1).selectExpr("id", "repeat(string(id), 1500000000) as text")
 try:
     shuffle(row, "id", num_partitions=1).write.format("noop").mode("overwrite").save()
