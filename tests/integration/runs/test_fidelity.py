@@ -14,7 +14,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from statistics import median
+from statistics import fmean, median
 from typing import Any
 
 import pytest
@@ -34,10 +34,10 @@ SEEDS = 5
 
 OUTSIDE = {
     (
-        "2x2_1MBs_100B_on100ms",
+        "2x2_step_on200ms",
         "stage1",
         "smallest buffer",
-    ): "hysteresis of the announcement threshold: Flink rested at the other end of the band",
+    ): "hysteresis of the announcement threshold: several sizes are stable",
     (
         "4x4_1MBs_skewed_consumers_off",
         "stage1",
@@ -117,8 +117,8 @@ def test_the_change_of_end_to_end_time_has_the_right_size(
 def test_the_change_of_start_delay_has_the_right_size(
     before: str, after: str, results: dict[str, list[Result]]
 ) -> None:
-    changes = [
-        median(_known(one.start_delay_ms for one in _measured(results[name]))) for name in (before, after)
+    changes = [  # means, since either of two subtasks may acknowledge last
+        fmean(_known(one.start_delay_ms for one in _measured(results[name]))) for name in (before, after)
     ]
     flinks = [median(_known_delay(times) for times in _flink(name)) for name in (before, after)]
     assert changes[1] / changes[0] == pytest.approx(flinks[1] / flinks[0], rel=SIZE)
