@@ -1,4 +1,4 @@
-"""Which of two scenarios a job is like, if Flink's REST API describes both in the same way.
+"""Decisions between two scenarios of a job that Flink's REST API describes in the same way.
 
 Both are emulated for a few checkpoints. The import takes the alternative if its figures are nearer to the
 measured ones.

@@ -8,9 +8,9 @@ from integration.flink.fit.alternatives import changed, nearest
 from integration.flink.fit.overrides import Overrides
 from integration.flink.fit.window_work import firing, unknown_windows, with_windows
 from integration.flink.fit.words import note_of
-from integration.flink.read.measurements import Measured
-from netstack import Edge, GeneratorSpec, NetworkConfig, Scenario, Vertex, emulate
+from netstack import Edge, GeneratorSpec, NetworkConfig, Scenario, Vertex
 from tests.integration.flink.test_flink_flows import edge_to, job
+from tests.integration.flink.test_union_or_join import shown
 
 READS = Scenario(
     name="windows",
@@ -26,13 +26,6 @@ READS = Scenario(
 )
 WINDOW = replace(READS.vertices[1], service=(), emit_cost_s=0.006)
 FIRES = replace(READS, vertices=(READS.vertices[0], WINDOW, READS.vertices[2]))
-
-
-def shown(scenario: Scenario) -> Measured:
-    """The figures of a job that behaves like the scenario."""
-    result = emulate(scenario, seed=7)
-    figures = {"url": "u", "job": "j", "job_name": "windows", "flink": "2.3.0"}
-    return Measured(**figures, steady=result.steady[0], checkpoints=result.checkpoints)
 
 
 @pytest.mark.parametrize(("truth", "when"), [(FIRES, "when they fire"), (READS, "for each record read")])

@@ -53,7 +53,7 @@ OUTSIDE = {
 SCENARIOS = sorted(path.stem for path in REFERENCE.glob("*.toml"))
 
 SIZE = 0.20
-"""By how much the quotients of a pair may differ."""
+"""Largest relative difference of the quotients of a pair."""
 
 PAIRS = [
     ("2x2_200KBs_off", "2x2_200KBs_on1s"),

@@ -1,4 +1,4 @@
-"""What happens when a task of a shuffle fails, dies or hangs, and what is left of one that ends."""
+"""Tasks of a shuffle that fail, die or hang, and what is left of one that ends."""
 
 from __future__ import annotations
 

@@ -234,7 +234,7 @@ def processes_with(variable: str) -> set[int]:
             if variable.encode() in (folder / "environ").read_bytes().split(b"\0"):
                 found.add(int(folder.name))
         except OSError:
-            pass  # it has ended, or is somebody else's
+            pass  # it has ended, or belongs to another user
     return found
 
 

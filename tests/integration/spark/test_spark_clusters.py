@@ -199,7 +199,7 @@ answer([message, rows, contexts, files, folder.exists()])
 
 @pytest.fixture(scope="module")
 def lacking(folder, cluster):
-    """Of a driver on a cluster whose Python lacks our packages."""
+    """A driver on a cluster whose Python lacks our packages."""
     archive = folder / "netstack.zip"
     write_package(archive)
     python = bare_python(folder / "python")

@@ -229,7 +229,7 @@ def test_a_waiter_is_woken_once_and_after_the_delay() -> None:
 
     def wake(delay: float) -> None:
         place.wake(delay)
-        place.wake()  # nobody is there any more
+        place.wake()  # the routine waits no more
 
     story.start(story.waiter(place))
     story.agenda.at(1.0, wake, 0.0)

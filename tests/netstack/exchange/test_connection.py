@@ -134,7 +134,7 @@ class Connected:
         self.subpartition.flush()
 
     def read_all(self) -> list[bytes]:
-        """What has arrived; barriers resume their channel."""
+        """Return the payloads that have arrived; barriers resume their channel."""
         payloads = []
         while (polled := self.gate.poll(self.agenda.now)) is not None:
             channel, item = polled

@@ -69,8 +69,8 @@ class Exchange:
         self.write(number, STRIDE + 4)
 
     def ahead(self, number: int) -> None:
-        """Write the records for which there is room, which nobody notices and which takes no memory; then
-        the others.
+        """Write the records for which there is room, without a notice and without new memory; then the
+        others.
         """
         if self.partition.available and not self.partition.blocked:
             channels = [(self._next + place) % CHANNELS for place in range(number + 1)]
@@ -235,4 +235,6 @@ def test_a_deal_is_settled_where_somebody_looks_and_whole_at_its_end() -> None:
     assert [each.position for each in (first, second, third)] == [21, 21, 21]
     assert [reader.unread for reader in readers] == [21, 21, 7]
     assert turns.take(1, 1, STRIDE)
-    assert [reader.unread for reader in readers] == [21, 21, 7], "a turns that has ended tells nobody"
+    assert [reader.unread for reader in readers] == [21, 21, 7], (
+        "the end of the turns adds nothing to what readers see"
+    )

@@ -130,7 +130,7 @@ class Numbers:
 
 
 def failures(job: Job) -> list[tuple[float, list[str]]]:
-    """When what has failed, all of which runs again."""
+    """Return the times of the failures, and the tasks of each. All of them run again."""
     assert all(restart.running_at is not None for restart in job.restarts)
     return [(round(restart.failed_at, 6), restart.tasks) for restart in job.restarts]
 
@@ -164,7 +164,7 @@ def test_at_least_once_a_region_repeats_records_and_the_other_does_not() -> None
     ids=["changelog", "tables"],
 )
 def test_state_that_checkpoints_share_files_of_is_put_back_and_goes_on(settings: dict[str, Any]) -> None:
-    """Of those that go on too, who store only what no complete checkpoint has."""
+    """Tasks that continue are checked, too: they store only what no complete checkpoint has."""
     pipelines, storage = Pipelines(), MemoryStorage()
     kills = kill("a_sums", 0, 0.31), kill("b_sums", 1, 0.52), kill("a_sums", 1, 0.83)
     job = run(pipelines.scenario(*kills, **settings), storage, tables=ModelStores())

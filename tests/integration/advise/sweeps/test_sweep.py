@@ -31,7 +31,7 @@ pytestmark = pytest.mark.spark
 
 
 def job(duration_s: float = 1.0, source: Any = None) -> Scenario:
-    """A short job whose checkpoints wait for its buffers; its runs go on until ten have completed."""
+    """A short job whose checkpoints wait for its buffers; its runs go on until their times have settled."""
     return Scenario(
         name="job",
         duration_s=duration_s,
