@@ -30,8 +30,16 @@ ParameterName = Literal[
     "headers",
     "user",
     "password",
+    "metrics_ca",
+    "metrics_cert",
+    "metrics_key",
+    "metrics_headers",
+    "metrics_user",
+    "metrics_password",
+    "at",
+    "for_s",
 ]
-"""Parameters of `import_scenario`, `Overrides` and `Access` that a note or an error can name."""
+"""Parameters of `import_scenario`, `Overrides`, `Access` and `Past` that a note or an error can name."""
 
 
 class Parameter(NamedTuple):
@@ -74,6 +82,10 @@ class Note(str):
     def after(self, beginning: str) -> Note:
         """Return the same note with a prefix, such as the address that it concerns."""
         return Note(beginning + self.text, *self.parameters, advice=self._advice)
+
+    def replacing(self, change: Callable[[Parameter], Parameter]) -> Note:
+        """Return the same note with `change(parameter)` in place of each parameter."""
+        return Note(self.text, *map(change, self.parameters), advice=self._advice)
 
     def naming(self, name: Callable[[Parameter], str]) -> str:
         """Return the line with the text `name(parameter)` for each parameter, such as its option."""

@@ -27,6 +27,14 @@ def milliseconds(value: float | None) -> str:
     return f"{value:.0f} ms" if value < 999.5 else f"{digits(value / 1000)} s"
 
 
+def time_span(seconds: float) -> str:
+    """Return a time in its largest unit with a whole number, as "24 h", "5 min" or "90 s"."""
+    for unit, length_s in (("h", 3600), ("min", 60)):
+        if seconds >= length_s and seconds % length_s == 0:
+            return f"{seconds / length_s:g} {unit}"
+    return f"{seconds:g} s"
+
+
 def size(value: float | None) -> str:
     """Return a number of bytes with its binary unit, as "7.42 KiB"; 1 KiB is 1024 bytes, Flink's "1 kb"."""
     if value is None:

@@ -53,8 +53,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-HEADER = "--header"
-"""The option that may contain a secret. Its values are never shown."""
+HEADER, METRICS_HEADER = "--header", "--metrics-header"
+"""The options that may contain a secret. Their values are never shown."""
 
 _QUERY = re.compile(r"^(https?://[^?#]*)[?].*")
 
@@ -77,9 +77,10 @@ def command_line() -> str:
 
 def _without_secret(option: str, argument: str) -> str:
     """Return an argument without secrets; `option` is the argument before it."""
-    if argument.startswith(f"{HEADER}="):
-        return f"{HEADER}={_header_without_value(argument.removeprefix(f'{HEADER}='))}"
-    if option == HEADER:
+    name, is_assigned, value = argument.partition("=")
+    if is_assigned and name in (HEADER, METRICS_HEADER):
+        return f"{name}={_header_without_value(value)}"
+    if option in (HEADER, METRICS_HEADER):
         return _header_without_value(argument)
     return _QUERY.sub(r"\1?...", argument)
 
@@ -91,8 +92,9 @@ def _header_without_value(text: str) -> str:
 
 def usage_problem(error: CycloptsError, arguments: Sequence[str]) -> str:
     """Return the message about arguments that could not be read; `arguments` are those after ``netstack``."""
-    if isinstance(error, UnusedCliTokensError) and HEADER in arguments:
-        return f'netstack {arguments[0]}: too many arguments; write {HEADER} "Name: value" in quotes'
+    header = next((each for each in (HEADER, METRICS_HEADER) if each in arguments), None)
+    if isinstance(error, UnusedCliTokensError) and header is not None:
+        return f'netstack {arguments[0]}: too many arguments; write {header} "Name: value" in quotes'
     if isinstance(error, UnusedCliTokensError) and error.unused_tokens:
         extra = ", ".join(map(repr, error.unused_tokens))
         return f"netstack {' '.join(arguments[:1])}: {extra}: too many arguments; remove this"

@@ -17,7 +17,7 @@ from ..base.reading import LARGEST_CONFIGURATION, STDIN, read_user_text
 from ..flink import Access, Answers, LiveCluster, Recording
 from ..flink.http.access import read_headers
 from .accepted_kinds import require_kind
-from .arguments import HEADER, Several
+from .arguments import Several
 from .option_names import Sets, option_for
 
 PASSWORD = "NETSTACK_PASSWORD"
@@ -52,15 +52,26 @@ class AccessOptions:
             require_kind(Path(place), FileKind.RECORDING)
             self.refuse_without_address(f"{place} is a recording")
             return Recording(Path(place))
-        access = Access(
+        return LiveCluster(place, self.access())
+
+    def access(self, prefix: str = "--", variable: str = PASSWORD) -> Access:
+        """Return the trust and the credentials.
+
+        Args:
+            prefix: Beginning of the names of these options, for messages.
+            variable: Environment variable with the password.
+
+        Raises:
+            InputError: an option cannot be used.
+        """
+        return Access(
             ca=self.ca,
             cert=self.cert,
             key=self.key,
-            headers=read_headers(self._headers()),
+            headers=read_headers(self._headers(f"{prefix}header")),
             user=self.user,
-            password=self._password(),
+            password=self._password(prefix, variable),
         )
-        return LiveCluster(place, access)
 
     def refuse_without_address(self, reason: str) -> None:
         """Reject these options in a call that reads no cluster.
@@ -77,7 +88,7 @@ class AccessOptions:
                 ]
             )
 
-    def _headers(self) -> dict[str, str]:
+    def _headers(self, option: str) -> dict[str, str]:
         """Return the lines of the headers by their origins, which messages name."""
         headers: dict[str, str] = {}
         for number, text in enumerate(self.header, 1):
@@ -87,23 +98,23 @@ class AccessOptions:
                 lines = enumerate(content.splitlines(), 1)
                 headers |= {f"{file}, line {at}": line for at, line in lines if line.strip()}
             else:
-                headers[HEADER if len(self.header) == 1 else f"{HEADER}, number {number}"] = text
+                headers[option if len(self.header) == 1 else f"{option}, number {number}"] = text
         return headers
 
-    def _password(self) -> str:
+    def _password(self, prefix: str, variable: str) -> str:
         if self.user is None:
             if self.password_file is not None:
-                raise UsageError(["--password-file requires --user"])
+                raise UsageError([f"{prefix}password-file requires {prefix}user"])
             return ""
         if self.password_file is not None:
             text = read_user_text(
                 self.password_file, LARGEST_CONFIGURATION, "the file must contain the password"
             )
             return text.rstrip("\r\n")
-        if PASSWORD in os.environ:
-            return os.environ[PASSWORD]
+        if variable in os.environ:
+            return os.environ[variable]
         if sys.stdin is None or not sys.stdin.isatty():
-            raise UsageError([f"--user {self.user} requires --password-file or ${PASSWORD}"])
+            raise UsageError([f"{prefix}user {self.user} requires {prefix}password-file or ${variable}"])
         return getpass(f"password of {self.user}: ")
 
 

@@ -19,7 +19,7 @@ from ..base.errors import UsageError
 from ..base.file_kinds import FileKind
 from ..base.optional_figures import known
 from ..base.reading import load_result
-from ..flink import Overrides, import_scenario
+from ..flink import Answers, Overrides, import_scenario
 from ..runs.emulating import emulate
 from ..runs.job_load import check_load
 from ..show.terminal.console import say, to_stderr
@@ -31,6 +31,7 @@ from .arguments import AllowCode, Flag, Verbose, command_line, read_quantity, us
 from .cluster_access import ANYBODY, AccessOptions
 from .exit_status import failure_text
 from .option_names import naming_options
+from .past_options import NOW, PastOptions
 from .preparation import at_load_option, load_runnable, opened
 from .running_job_options import watching
 
@@ -44,6 +45,7 @@ def diagnose(
     latency: str | None = None,
     load: float = 1.0,
     access: AccessOptions = ANYBODY,
+    past: PastOptions = NOW,
     allow_code: AllowCode = False,
     verbose: Verbose = False,
     json: Flag = False,
@@ -83,9 +85,10 @@ def diagnose(
             )
     check_load(load)
     if from_flink is not None:
-        diagnosis = _of_flink(from_flink, job, latency, access, load)
+        diagnosis = _of_flink(past.of(partial(access.cluster, from_flink)), job, latency, load)
     else:
         access.refuse_without_address("the job is read from a file")
+        past.refuse("with a file")
         assert file is not None
         if kind is FileKind.SCENARIO or load != 1:
             scenario = at_load_option(load_runnable(file, allow_code=allow_code), load)
@@ -158,9 +161,7 @@ def _headroom(
     return " ".join(known([headroom_text(found), cpu_bound_text(found, other)]))
 
 
-def _of_flink(
-    place: str, job: str | None, latency: str | None, access: AccessOptions, load: float
-) -> Diagnosis:
+def _of_flink(cluster: Answers, job: str | None, latency: str | None, load: float) -> Diagnosis:
     # Imported here, because few diagnoses need it.
     from ..advise.diagnose.flink_job import diagnose_job
     from ..flink import Recorder
@@ -168,7 +169,6 @@ def _of_flink(
     latency_s = None
     if latency is not None:
         latency_s = read_quantity("diagnose", "--latency", latency, parse_duration)
-    cluster = access.cluster(place)
     recorder = Recorder(cluster)
     with watching(cluster, f"{cluster.name}: reading the job", always=True) as report:
         diagnosis = diagnose_job(recorder, job, latency_s, watching=report, wording=naming_options)

@@ -24,6 +24,7 @@ from .arguments import AllowCode, Flag, Verbose, command_line, read_quantity
 from .cluster_access import ANYBODY, AccessOptions
 from .job_to_run import OF_A_FILE, JobOptions, read_job, runner_of
 from .option_names import naming_options
+from .past_options import NOW, PastOptions
 from .running_job_options import say_assumptions
 
 DOCUMENT = "forecast.json"
@@ -37,6 +38,7 @@ def forecast(
     restart: str | None = None,
     running: JobOptions = OF_A_FILE,
     access: AccessOptions = ANYBODY,
+    past: PastOptions = NOW,
     allow_code: AllowCode = False,
     master: str | None = None,
     out: Path | None = None,
@@ -62,7 +64,7 @@ def forecast(
         down_s = read_quantity(
             "forecast", "--restart", restart, partial(parse_flink_duration, needs_unit=True)
         )
-    job = read_job("forecast", file, running, access, allow_code)
+    job = read_job("forecast", file, running, access, past, allow_code)
     prepare_folder(out, PAGE, DOCUMENT, *([] if down_s is None else [DRILL]))
     prepare_folder(None if out is None else out / FOLDER)
     with LocalProcesses(os.cpu_count() or 1) as processes:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 from netstack import scenario_document, scenario_toml
@@ -10,6 +11,7 @@ from ..base.writing import prepare_folder
 from ..show.terminal.documents import ImportedJob, encoded, print_document, print_text, write_files
 from .arguments import Flag
 from .cluster_access import ANYBODY, AccessOptions
+from .past_options import NOW, PastOptions
 from .running_job_options import AS_READ, ReadingOptions, read_flink, say_assumptions
 
 
@@ -20,6 +22,7 @@ def import_flink(
     job: str | None = None,
     access: AccessOptions = ANYBODY,
     options: ReadingOptions = AS_READ,
+    past: PastOptions = NOW,
     json: Flag = False,
     out: Path | None = None,
 ) -> int:
@@ -34,7 +37,7 @@ def import_flink(
     """
     options.overrides()  # reports mistakes before any file is written
     prepare_folder(out)
-    imported = read_flink(access.cluster(url), job, options)
+    imported = read_flink(past.of(partial(access.cluster, url), watch=options.watch), job, options)
     scenario = imported.scenario
     measured = imported.measured
     comments = [

@@ -6,6 +6,7 @@ of the inheriting class.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -25,6 +26,7 @@ from ..show.terminal.progress import progress
 from .arguments import usage_error
 from .cluster_access import AccessOptions
 from .option_names import option_for
+from .past_options import PastOptions
 from .preparation import at_load_option, load_runnable
 from .running_job_options import LoadOptions, ReadingOptions, read_flink
 
@@ -63,7 +65,12 @@ class JobToRun(NamedTuple):
 
 
 def read_job(
-    command: str, file: Path | None, running: JobOptions, access: AccessOptions, allow_code: bool
+    command: str,
+    file: Path | None,
+    running: JobOptions,
+    access: AccessOptions,
+    past: PastOptions,
+    allow_code: bool,
 ) -> JobToRun:
     """Read the job from a file or from Flink, and give it the load that the user asks for.
 
@@ -73,7 +80,7 @@ def read_job(
     """
     check_load(running.load)
     load, running = running.load, replace(running, load=1.0)
-    job = _read(command, file, running, access, allow_code)
+    job = _read(command, file, running, access, past, allow_code)
     if load == 1:
         return job
     if_cpu_bound = None if job.if_cpu_bound is None else at_load_option(job.if_cpu_bound, load)
@@ -82,7 +89,12 @@ def read_job(
 
 
 def _read(
-    command: str, file: Path | None, running: JobOptions, access: AccessOptions, allow_code: bool
+    command: str,
+    file: Path | None,
+    running: JobOptions,
+    access: AccessOptions,
+    past: PastOptions,
+    allow_code: bool,
 ) -> JobToRun:
     if running.from_flink is None and file is not None and kind_of(file) is FileKind.RECORDING:
         running, file = replace(running, from_flink=str(file)), None
@@ -91,7 +103,8 @@ def _read(
     if file is None:
         assert running.from_flink is not None
         load = {field.name: getattr(running, field.name) for field in fields(LoadOptions)}
-        imported = read_flink(access.cluster(running.from_flink), running.job, ReadingOptions(**load))
+        cluster = past.of(partial(access.cluster, running.from_flink), watch=running.watch)
+        imported = read_flink(cluster, running.job, ReadingOptions(**load))
         notes = [note for note in imported.notes if note not in imported.unsteady]
         return JobToRun(
             imported.scenario,
@@ -109,6 +122,7 @@ def _read(
             command, f"{only}; give --from-flink instead of a file, or remove {' and '.join(given)}"
         )
     access.refuse_without_address(f"{file} is a scenario")
+    past.refuse("with a file")
     return JobToRun(load_runnable(file, allow_code=allow_code), [], [], [])
 
 

@@ -57,6 +57,7 @@ from .cluster_access import ANYBODY, AccessOptions
 from .exit_status import FAILED
 from .job_to_run import OF_A_FILE, JobOptions, JobToRun, read_job, runner_of
 from .option_names import naming_options
+from .past_options import NOW, PastOptions
 from .running_job_options import say_assumptions
 
 _INTERVAL = {OPTIONS["checkpoint_interval_s"].name, *OPTIONS["checkpoint_interval_s"].former}
@@ -204,6 +205,7 @@ def tune(
     *,
     running: JobOptions = OF_A_FILE,
     access: AccessOptions = ANYBODY,
+    past: PastOptions = NOW,
     tried: TriedOptions = USUAL_TRIALS,
     seeds: Whole | None = None,
     limits: ConstraintOptions = USUAL_CONSTRAINTS,
@@ -235,7 +237,7 @@ def tune(
         require_some("tune", "--seeds", seeds)
     if out is not None:
         require("report", "netstack tune --out")
-    job = read_job("tune", file, running, access, allow_code)
+    job = read_job("tune", file, running, access, past, allow_code)
     scenario = job.scenario
     question, axes = tried.question(limits.constraints()), tried.axes()
     warn_of_bare_numbers("netstack tune: --set", tried.settings)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 from ..base.extras import require
@@ -15,6 +16,7 @@ from ..show.terminal.progress import progress
 from .arguments import Flag, Whole, command_line, require_some
 from .cluster_access import ANYBODY, AccessOptions
 from .exit_status import FAILED
+from .past_options import NOW, PastOptions
 from .running_job_options import AS_READ, ReadingOptions, read_flink, say_assumptions
 
 SEEDS = 5
@@ -29,6 +31,7 @@ def validate(
     seeds: Whole = SEEDS,
     access: AccessOptions = ANYBODY,
     options: ReadingOptions = AS_READ,
+    past: PastOptions = NOW,
     json: Flag = False,
     out: Path | None = None,
 ) -> int:
@@ -47,7 +50,7 @@ def validate(
         require("report", "netstack validate --out")
     options.overrides()  # reports mistakes before any file is written
     prepare_folder(out, PAGE, DOCUMENT)
-    imported = read_flink(access.cluster(from_flink), job, options)
+    imported = read_flink(past.of(partial(access.cluster, from_flink), watch=options.watch), job, options)
     with progress("predicting", seeds, "runs", to_stderr()) as report:
         results = run_seeds([imported.scenario], seeds, done=report)[0]
     validation = judge(imported, results)

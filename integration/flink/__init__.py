@@ -3,8 +3,9 @@
 from ..base.errors import FlinkRestError
 from .fit.overrides import Overrides
 from .http.access import Access
-from .http.answers import Answers
+from .http.answers import Answers, Past
 from .http.live_cluster import LiveCluster
+from .http.past_cluster import PastCluster, PrometheusServer
 from .importing import Imported, import_scenario
 from .read.measurements import Measured
 from .recording import Recorder, Recording
@@ -20,6 +21,9 @@ __all__ = [
     "LiveCluster",
     "Measured",
     "Overrides",
+    "Past",
+    "PastCluster",
+    "PrometheusServer",
     "Recorder",
     "Recording",
     "Validation",

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from math import inf
 from pathlib import Path
+from typing import Any, NamedTuple
 
 from flowcontrol import readable
-from netstack import Scenario, Viewed
+from netstack import CheckpointResult, Scenario, Viewed
 
 from ..base.errors import FlinkRestError
 from .fit.alternatives import changed, nearest
@@ -20,13 +22,15 @@ from .fit.steadiness import unsteady
 from .fit.union_or_join import input_kinds, unions
 from .fit.window_work import FIRES, firing, unknown_windows, with_windows
 from .fit.words import note_of
-from .http.answers import Answers
+from .http.answers import Answers, Past
 from .http.client import RestClient
 from .read.checkpoints import EndedCheckpoints, read_checkpoints, read_ended_checkpoints
-from .read.cores_in_use import Processors
+from .read.cores_in_use import Host, Processors
 from .read.job import FlinkJob, read_job
-from .read.job_state import JobState, read_running, unchanged
+from .read.job_state import JobState, ended_job, read_ended, read_running, unchanged
 from .read.measurements import Measured, measured
+from .read.past_figures import PastFigures, read_past
+from .read.past_window import find_window
 from .read.polling import take_samples, watch_time_s
 from .read.samples import Samples, stands_still
 from .recording import Recording
@@ -108,28 +112,16 @@ def import_scenario(
     if isinstance(cluster, Path) or (isinstance(cluster, str) and Path(cluster).is_file()):
         cluster = Recording(Path(cluster))
     client = RestClient(cluster)
-    wait = pause or client.pause
-    with client.reading():
-        state = read_running(client, job)
-    with unchanged(client, state, wait):
-        running = read_job(client, state)
-        check_shape(client, running)
-        check_names(given, running)
-        processors = Processors(client, running, state.managers)
-        seconds = watch_time_s(running) if watch_s is None else watch_s
-
-        def on_poll(done_s: float) -> None:
-            processors.poll()
-            watching(done_s, seconds)
-
-        samples = take_samples(client, running, state, seconds, pause=wait, on_poll=on_poll)
-        checkpoints = read_checkpoints(client, running)
-        ended = read_ended_checkpoints(client, running)
-        hosts = processors.hosts(samples)
+    if client.past is None:
+        reading = _present(client, job, given, watch_s, pause or client.pause, watching)
+    else:
+        reading = _past(client, job, given, client.past)
+    with reading as read:
+        running, samples, checkpoints = read.job, read.samples, read.checkpoints
 
         def fitted(given: Overrides) -> tuple[Scenario, Remarks, Burning]:
-            burning = burning_of(running, samples, hosts, given)
-            found, about = fit_scenario(running, samples, given, checkpoints, burning, state.managers)
+            burning = burning_of(running, samples, read.hosts, given)
+            found, about = fit_scenario(running, samples, given, checkpoints, burning, read.managers)
             return found, about, burning
 
         try:
@@ -157,15 +149,109 @@ def import_scenario(
             if_cpu_bound = replace(if_cpu_bound, edges=scenario.edges)
     return Imported(
         scenario=scenario,
-        notes=list(dict.fromkeys([*moving, *map(note_of, remarks + general)])),
+        notes=list(dict.fromkeys([*map(note_of, read.remarks), *moving, *map(note_of, remarks + general)])),
         unsteady=list(moving),
         measured=shown,
         if_cpu_bound=if_cpu_bound,
         job=running,
-        ended=ended,
-        state=state,
+        ended=read.ended,
+        state=read.state,
         samples=samples,
     )
+
+
+class _Read(NamedTuple):
+    """All that was read of a job."""
+
+    state: JobState
+    job: FlinkJob
+    samples: Samples
+    checkpoints: Sequence[CheckpointResult]
+    ended: EndedCheckpoints
+    hosts: Sequence[Host]
+    managers: Mapping[str, Mapping[str, Any]]
+    """The task managers, in the form of ``/taskmanagers/ID``."""
+    remarks: Remarks = ()
+    """Remarks on the time of the figures."""
+
+
+@contextmanager
+def _present(
+    client: RestClient,
+    job: str | None,
+    given: Overrides,
+    watch_s: float | None,
+    pause: Callable[[float], None],
+    watching: Callable[[float, float], None],
+) -> Iterator[_Read]:
+    """Watch a running job, and require that it is the same at the end of the block."""
+    with client.reading():
+        state = read_running(client, job)
+    with unchanged(client, state, pause):
+        running = read_job(client, state)
+        check_shape(client, running)
+        check_names(given, running)
+        processors = Processors(client, running, state.managers)
+        seconds = watch_time_s(running) if watch_s is None else watch_s
+
+        def on_poll(done_s: float) -> None:
+            processors.poll()
+            watching(done_s, seconds)
+
+        samples = take_samples(client, running, state, seconds, pause=pause, on_poll=on_poll)
+        yield _Read(
+            state=state,
+            job=running,
+            samples=samples,
+            checkpoints=read_checkpoints(client, running),
+            ended=read_ended_checkpoints(client, running),
+            hosts=processors.hosts(samples),
+            managers=state.managers,
+        )
+
+
+@contextmanager
+def _past(client: RestClient, job: str | None, given: Overrides, past: Past) -> Iterator[_Read]:
+    """Read the figures of an earlier time. The job may have ended since."""
+    with client.reading():
+        ended = ended_job(client, job)
+        state = read_running(client, job) if ended is None else read_ended(client, ended)
+        present = read_job(client, state, ended=ended is not None)
+        check_shape(client, present)
+        check_names(given, present)
+        figures = read_past(client, present, state, find_window(client, present, past))
+        processors = Processors(client, figures.job, figures.managers)
+        for manager, values in figures.use.items():
+            for each in values:
+                processors.add(manager, each)
+        yield _Read(
+            state=state,
+            job=figures.job,
+            samples=figures.samples,
+            checkpoints=figures.checkpoints,
+            ended=figures.ended,
+            hosts=processors.hosts(figures.samples),
+            managers=figures.managers,
+            remarks=_about_past(present, figures),
+        )
+
+
+def _about_past(present: FlinkJob, figures: PastFigures) -> Remarks:
+    """Return remarks on the time of the figures, and on those that Prometheus lacks."""
+    window, (complete, moments) = figures.window, figures.moments
+    span = {"begin_s": window.begin_s, "end_s": window.end_s}
+    remarks: Remarks = (Remark("past", values=span),)
+    if window.slowest is not None:
+        remarks = (Remark("past_slowest", values={**span, **window.slowest._asdict()}),)
+    if window.job_id != present.id:
+        remarks += (Remark("past_other_id", window.job_id),)
+    if complete < moments:
+        remarks += (Remark("past_gaps", values={"complete": complete, "moments": moments}),)
+    if figures.gone:
+        remarks += (Remark("past_managers_gone", ", ".join(figures.gone)),)
+    if figures.before:
+        remarks += (Remark("past_checkpoint_before"),)
+    return (*remarks, Remark("past_unreported", values={"missing": figures.missing}))
 
 
 def check_readable(cluster: Answers, job: str | None, given: Overrides) -> None:

@@ -6,6 +6,8 @@ of that subtask or task manager. Its value is the list of their answers in order
 answer. `times_s` has the times of these requests, and `refused` the status of refused ones. In a file without
 these two keys, answers are `metrics_every_s` apart. Replaying never waits: each request gets the next answer.
 
+If the figures are of an earlier time, `past` is that time, and Prometheus's answers are among the others.
+
 A recording leaves out everything that identifies the cluster: names of hosts and task managers, ports, paths
 of files, other jobs, options without effect on the network layer, and reasons of failed checkpoints. It keeps
 the names and descriptions of operators. It also keeps which task managers share a machine, and the cores of
@@ -28,9 +30,12 @@ from netstack import OPTIONS, Scenario, scenario_document
 
 from ..base.errors import FlinkRestError, Note
 from ..base.reading import LARGEST_RECORDING, read_user_file, unpacked
-from .http.answers import WITH_VALUES, Answers, Refused, decode_json
+from .http.answers import WITH_VALUES, Answers, Past, Refused, decode_json
+from .http.past_cluster import OF_PROMETHEUS
 from .read.job import LOCAL_PATH, host_of, is_local
 from .read.measurements import Measured
+from .read.prometheus import HOST, as_label
+from .read.prometheus import MANAGER as MANAGER_LABEL
 
 MOST_VALUES_RECORDED = 8 << 20
 """Maximum number of values in a file. A thousand subtasks have about four million."""
@@ -77,6 +82,8 @@ _KNOWN_OPTIONS = frozenset(name for option in OPTIONS.values() for name in (opti
 
 _MANAGERS, _MANAGER = "/taskmanagers", "taskmanager-id"
 _HARDWARE, _PATH = "hardware", "path"
+_LABELS = "metric"
+"""Key of the labels of a series, in an answer of Prometheus."""
 
 
 class _Document(msgspec.Struct, kw_only=True):
@@ -85,6 +92,7 @@ class _Document(msgspec.Struct, kw_only=True):
     flink: str = ""
     flink_options: dict[str, Any] = {}
     metrics_every_s: float | None = None
+    past: Past | None = None
     answers: dict[str, Any]
     times_s: dict[str, list[float]] = {}
     refused: dict[str, int] = {}
@@ -95,6 +103,7 @@ class Recorder:
 
     def __init__(self, answers: Answers) -> None:
         self.name = answers.name
+        self.past = answers.past
         self._answers = answers
         self._kept: dict[str, Any] = {}
         self._times_s: dict[str, list[float]] = {}
@@ -144,6 +153,7 @@ class Recorder:
     def replay(self) -> Replay:
         """Return a source of the answers so far, which needs no network and no time."""
         kept = _Document(
+            past=self.past,
             answers=dict(self._kept),
             times_s=dict(self._times_s),
             refused=dict(self._refused),
@@ -160,6 +170,7 @@ class Recorder:
             "flink": measured.flink,
             "flink_options": scenario_document(scenario).get("flink", {}),
             "metrics_every_s": self._every_s,
+            **({} if self.past is None else {"past": msgspec.to_builtins(self.past)}),
             "answers": without_the_cluster(self._kept, measured.job),
             "times_s": {names.in_path(path) or path: times for path, times in self._times_s.items()},
             "refused": {new: code for path, code in self._refused.items() if (new := names.in_path(path))},
@@ -177,6 +188,7 @@ class Replay:
 
     def __init__(self, name: str, document: _Document) -> None:
         self.name = name
+        self.past = document.past
         self._document = document
         self._rounds: Counter[str] = Counter()
         self._pace_s = document.metrics_every_s
@@ -243,11 +255,16 @@ class Names:
         """Create names for all task managers and hosts in the answers, which are mapped by path."""
         listed = answers.get(_MANAGERS)
         entries = listed.get("taskmanagers", ()) if isinstance(listed, Mapping) else ()
-        managers = {*_managers_in(answers), *(entry["id"] for entry in entries)}
+        managers = {*_values_in(answers, _MANAGER), *(entry["id"] for entry in entries)}
+        written = {as_label(manager) for manager in managers}
+        managers |= {label for label in _values_in(answers, MANAGER_LABEL) if label not in written}
         known = sorted(managers, key=lambda manager: (len(manager), manager))  # so that tm10 follows tm9
         details = (answers.get(f"{_MANAGERS}/{manager}") for manager in known)
         paths = (answer.get(_PATH) for answer in details if isinstance(answer, Mapping))
         hosts = dict.fromkeys(host for host in map(host_of, paths) if host is not None)
+        written = {as_label(host) for host in hosts}
+        labels = {label for metric in _labels_in(answers) if (label := metric.get(HOST)) is not None}
+        hosts |= dict.fromkeys(sorted(labels - written))
         return cls(
             {manager: f"tm{number}" for number, manager in enumerate(known)},
             {host: f"host{number}" for number, host in enumerate(hosts)},
@@ -261,17 +278,30 @@ class Names:
         new = self.managers.get(manager)
         return None if new is None else f"{_MANAGERS}/{new}{slash}{rest}"
 
+    def in_labels(self, labels: Mapping[str, str]) -> dict[str, str]:
+        """Return the labels of a series in Prometheus with the new names."""
+        renamed = {MANAGER_LABEL: self.managers, HOST: self.hosts}
+        new = {of: {as_label(name): new for name, new in names.items()} for of, names in renamed.items()}
+        return {label: new.get(label, {}).get(value, value) for label, value in labels.items()}
 
-def _managers_in(answer: Any) -> Iterator[str]:
-    """Yield every task manager that an answer names."""
+
+def _values_in(answer: Any, key: str) -> Iterator[str]:
+    """Yield every text with this key in an answer."""
     if isinstance(answer, list):
         for value in answer:
-            yield from _managers_in(value)
+            yield from _values_in(value, key)
     elif isinstance(answer, Mapping):
-        if isinstance(manager := answer.get(_MANAGER), str):
-            yield manager
+        if isinstance(found := answer.get(key), str):
+            yield found
         for value in answer.values():
-            yield from _managers_in(value)
+            yield from _values_in(value, key)
+
+
+def _labels_in(answers: Mapping[str, Any]) -> Iterator[Mapping[str, str]]:
+    """Yield the labels of all series of Prometheus."""
+    for path, answer in answers.items():
+        if path.startswith(OF_PROMETHEUS):
+            yield from (found[_LABELS] for found in answer["data"]["result"])
 
 
 def without_the_cluster(answers: Mapping[str, Any], job: str) -> dict[str, Any]:
@@ -307,6 +337,8 @@ def _cleaned(value: Any, names: Names, key: str = "") -> Any:
         return names.managers.get(value, value)
     if not isinstance(value, Mapping):
         return value
+    if key == _LABELS:
+        return names.in_labels(value)
     kept = {}
     for name, inner in value.items():
         is_address = isinstance(inner, str) and "://" in inner and name not in _OF_THE_JOB

@@ -75,10 +75,11 @@ def diagnose_job(
         InputError: the cluster cannot be read, the job does not run, or it shows too little.
     """
     client = RestClient(cluster)
-    with client.reading():
-        ended = ended_job(client, job)
-        if ended is not None:
-            return _diagnose_ended(client, ended, latency_s, wording)
+    if client.past is None:
+        with client.reading():
+            ended = ended_job(client, job)
+            if ended is not None:
+                return _diagnose_ended(client, ended, latency_s, wording)
     given = replace(NOT_JUDGED, latency_s=latency_s or 0.0)
     imported = import_scenario(cluster, job, overrides=given, watch_s=watch_s, watching=watching)
     pressure = _with_pressure(cluster, imported)
@@ -145,6 +146,8 @@ def _with_pressure(cluster: str | Answers, imported: Imported) -> _Pressure:
     if not silent:
         return pressure
     client = RestClient(cluster)
+    if client.past is not None:
+        return pressure  # the cluster has only those of now
     with unchanged(client, imported.state, client.pause):
         for at in silent:
             answer = client.find(f"/jobs/{job.id}/vertices/{job.vertices[at].id}/backpressure")

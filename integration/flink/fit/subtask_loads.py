@@ -332,5 +332,8 @@ def _aligned(
         (checkpoint.t, each)
         for checkpoint in checkpoints
         for each in checkpoint.vertices
-        if each.name == vertex and len(each.start_delay_ms) == parallelism and not any(each.unaligned)
+        if each.name == vertex
+        and len(each.start_delay_ms) == parallelism
+        and not any(each.unaligned)
+        and not (checkpoint.persisted_bytes and all(flag is None for flag in each.unaligned))
     ]

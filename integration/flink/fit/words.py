@@ -7,8 +7,9 @@ from math import inf
 from typing import Any
 
 from ...base.errors import Note, Parameter
-from ...base.number_text import NOTHING, milliseconds
+from ...base.number_text import NOTHING, milliseconds, time_span
 from ...runs.reference_comparison import ComparedFigure
+from ..read.past_window import span_text
 from .noted import Remark
 from .processor_time import CoreUse
 from .steadiness import Levels, Movement
@@ -122,6 +123,17 @@ SENTENCES: Mapping[str, str] = {
     "checkpoints_back_to_back": "Checkpoints take {taken_s:.2g} s, and the interval is {interval_s:g} s. So "
     "channels are blocked most of the time, which misleads debloating. Delays differ by up to a fifth "
     "between runs.",
+    "past": "The figures are those of {span}.",
+    "past_slowest": "The figures are those of {span}, when checkpoints were slowest: {mean} on average, and "
+    "{usual} in the median over the {searched} that were searched.",
+    "past_other_id": "The job had the id {where} then.",
+    "past_gaps": "Prometheus has figures of all subtasks at {complete} of {moments} moments of this time; "
+    "the others are left out.",
+    "past_managers_gone": "The task managers {where} are gone; assuming the cores of the present ones.",
+    "past_checkpoint_before": "No checkpoint completed in this time; using the last one before.",
+    "past_unreported": "Prometheus has no synchronous and asynchronous times, no stored bytes of each "
+    "subtask, and start delays only of the last barrier at each scrape{missing}. Plan and options are those "
+    "that the cluster reports, not those of that time.",
     "paths_missing": "The cluster does not offer {paths}, or fails to answer; their figures are unknown.",
 }
 """The sentence of each kind of remark, with the names of its values."""
@@ -199,6 +211,14 @@ def _texts(kind: str, values: Mapping[str, Any]) -> dict[str, object]:
     for name in ("subtasks", "others"):
         if name in values:
             texts[name] = ", ".join(map(str, values[name]))
+    if "begin_s" in values:
+        texts["span"] = span_text(values["begin_s"], values["end_s"])
+    if "mean_ms" in values:
+        texts |= {name: milliseconds(values[f"{name}_ms"]) for name in ("mean", "usual")}
+        texts["searched"] = time_span(values["searched_s"])
+    if "missing" in values:
+        missing = ", ".join(values["missing"])
+        texts["missing"] = f". It also lacks {missing}, so these are unknown" if missing else ""
     if "paths" in values:
         first, more = values["paths"][:3], len(values["paths"]) - 3
         texts["paths"] = ", ".join(first) + (f" and {more} more" if more > 0 else "")

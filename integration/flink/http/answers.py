@@ -36,11 +36,25 @@ class Refused(NamedTuple):
         return FlinkRestError(text.after(f"{where}: ") if isinstance(text, Note) else f"{where}: {text}")
 
 
+class Past(msgspec.Struct, frozen=True, kw_only=True):
+    """A time before now, in seconds since 1970, whose figures of a job are read from Prometheus.
+
+    It is the window of `for_s` seconds with the slowest checkpoints between `begin_s` and `end_s`. If these
+    are `for_s` apart, it is the time between them.
+    """
+
+    begin_s: float
+    end_s: float
+    for_s: float
+
+
 class Answers(Protocol):
-    """A source of answers to the paths of Flink's REST API."""
+    """A source of answers to the paths of Flink's REST API, and to those of Prometheus if it has a `past`."""
 
     name: str
     """The address or file, as shown in messages."""
+    past: Past | None
+    """The time of the figures; None: now."""
 
     def answer(self, path: str) -> Any | Refused:
         """Return the JSON of the answer.

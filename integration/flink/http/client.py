@@ -43,6 +43,7 @@ class RestClient:
     Attributes:
         url: The address, or the file of a recording, as messages name it.
         missing: Paths that the cluster did not have, or at which it failed.
+        past: The time of the figures; None: now.
 
     Raises:
         FlinkRestError: the address is malformed.
@@ -54,6 +55,7 @@ class RestClient:
         )
         self.url = self._answers.name
         self.missing: list[str] = []
+        self.past = self._answers.past
         self.pause = self._answers.pause
         self.clock = self._answers.clock
         self._path = ""
@@ -64,7 +66,7 @@ class RestClient:
         Raises:
             FlinkRestError: there is no answer, or it does not come from Flink.
         """
-        answer = self._answer(path)
+        answer = self.answer(path)
         if isinstance(answer, Refused):
             if answer.code != _NOT_FOUND:
                 raise answer.error(f"{self.url}: {path}")
@@ -122,7 +124,7 @@ class RestClient:
         return answer
 
     def _found(self, path: str, *, may_be_gone: bool, may_be_denied: bool = False) -> Any | None:
-        answer = self._answer(path)
+        answer = self.answer(path)
         if not isinstance(answer, Refused):
             return answer
         is_gone = answer.code == _NOT_FOUND
@@ -133,6 +135,11 @@ class RestClient:
             self.missing.append(path)
         return None
 
-    def _answer(self, path: str) -> Any | Refused:
+    def answer(self, path: str) -> Any | Refused:
+        """Return the answer at a path, of any shape, or the refusal.
+
+        Raises:
+            FlinkRestError: there is no answer.
+        """
         self._path = path
         return self._answers.answer(path)

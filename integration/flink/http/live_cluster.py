@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import quote, urlsplit
 
 from ...base.errors import FlinkRestError, Note, Parameter, TooLargeError, TooManyValuesError, TransferError
 from ...base.reading import one_line
 from .access import ANONYMOUS, CREDENTIALS, Access
-from .answers import MOST_VALUES, Refused, decode_json
+from .answers import MOST_VALUES, Past, Refused, decode_json
 from .request import Answer, fetch
 
 TIMEOUT_S = 10.0
@@ -33,6 +33,17 @@ _SHOWN = 120
 _LOG_IN = "set {}, or {} for a token."
 
 
+class Api(NamedTuple):
+    """Words of messages about the server that is asked."""
+
+    owner: str
+    name: str
+    example: str
+
+
+FLINK = Api("Flink", "Flink's REST API", "http://HOST:8081, or name the file of a recording")
+
+
 class LiveCluster:
     """Answers of a Flink cluster, or of a history server, over HTTP or HTTPS.
 
@@ -43,6 +54,8 @@ class LiveCluster:
         FlinkRestError: the address is malformed, or contains a name or password.
     """
 
+    past: Past | None = None
+
     def __init__(
         self,
         url: str,
@@ -50,7 +63,9 @@ class LiveCluster:
         *,
         timeout_s: float = TIMEOUT_S,
         sleep: Callable[[float], None] = time.sleep,
+        api: Api = FLINK,
     ) -> None:
+        self._api = api
         self.name = url.partition("#")[0].partition("?")[0].strip().rstrip("/")
         try:
             parts = urlsplit(self.name)
@@ -64,10 +79,7 @@ class LiveCluster:
                 )
             )
         if not right:
-            raise FlinkRestError(
-                f"{self.name}: is not an address of Flink's REST API. "
-                "Write http://HOST:8081, or name the file of a recording."
-            )
+            raise FlinkRestError(f"{self.name}: is not an address of {api.name}. Write {api.example}.")
         self._access = access
         self._timeout_s = timeout_s
         self._sleep = sleep
@@ -88,12 +100,12 @@ class LiveCluster:
             raise self._too_large(path, f"{MOST_VALUES:,} values") from None
         except ValueError as error:
             if answer.body.lstrip()[:1] == b"<":
-                text = f"{self.name}: {path}: the answer is a web page, not JSON."
-                advice = f"If it is a login page, {_LOG_IN} Otherwise check the address of Flink's REST API."
+                text = f"{self.name}: {_shown(path)}: the answer is a web page, not JSON."
+                advice = f"If it is a login page, {_LOG_IN} Otherwise check the address of {self._api.name}."
                 raise FlinkRestError(Note(text, *CREDENTIALS, advice=advice)) from None
             raise FlinkRestError(
-                f"{self.name}: {path}: the answer is not JSON: {one_line(error)}. "
-                "Check that this is the address of Flink's REST API."
+                f"{self.name}: {_shown(path)}: the answer is not JSON: {one_line(error)}. "
+                f"Check that this is the address of {self._api.name}."
             ) from None
 
     def pause(self, seconds: float) -> None:
@@ -126,18 +138,19 @@ class LiveCluster:
 
     def _too_large(self, path: str, most: str) -> FlinkRestError:
         return FlinkRestError(
-            f"{self.name}: {path}: the answer has more than {most}. "
-            "Check that this is the address of Flink's REST API."
+            f"{self.name}: {_shown(path)}: the answer has more than {most}. "
+            f"Check that this is the address of {self._api.name}."
         )
 
     def _refusal(self, answer: Answer) -> Refused:
         """Return the cluster's reason in one line, with advice."""
         try:
-            errors = decode_json(answer.body, dict[str, Any])["errors"]
+            body = decode_json(answer.body, dict[str, Any])
+            errors = body["errors"] if "errors" in body else body["error"]  # the latter in Prometheus
             reason = one_line(errors[0] if isinstance(errors, list) else errors)
         except (ValueError, LookupError):
             reason = one_line(answer.reason)
-        text = f"Flink answers {answer.status}: {reason[:_SHOWN]}"
+        text = f"{self._api.owner} answers {answer.status}: {reason[:_SHOWN]}"
         if answer.leads_to:
             ours, theirs = urlsplit(self.name), urlsplit(answer.leads_to)
             if theirs.hostname == ours.hostname and theirs.scheme != ours.scheme:
@@ -149,3 +162,8 @@ class LiveCluster:
         if self._access.identifies:
             return Refused(answer.status, Note(f"{text}. These credentials do not suffice."))
         return Refused(answer.status, Note(f"{text}.", *CREDENTIALS, advice=_LOG_IN.capitalize()))
+
+
+def _shown(path: str) -> str:
+    """Return a path without its query, which may name hundreds of metrics."""
+    return path.partition("?")[0]

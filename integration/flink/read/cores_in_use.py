@@ -71,9 +71,12 @@ class Processors:
             if entries is None:
                 self._silent.add(manager)
             values = {str(entry["id"]): number(entry.get("value")) for entry in entries or ()}
-            # A virtual machine that does not know a value reports -1.
-            known_values = {name: value for name, value in values.items() if value is not None and value >= 0}
-            self._polls[manager].append(known_values)
+            self.add(manager, values)
+
+    def add(self, manager: str, values: Mapping[str, float | None]) -> None:
+        """Add the answer of a task manager. A virtual machine that does not know a value reports -1."""
+        known_values = {name: value for name, value in values.items() if value is not None and value >= 0}
+        self._polls[manager].append(known_values)
 
     def hosts(self, samples: Samples) -> list[Host]:
         """Return the machines of the job. `samples` are the answers of its tasks in the same polls."""

@@ -55,8 +55,8 @@ def measured(url: str, job: FlinkJob, samples: Samples, checkpoints: Sequence[Ch
         end_to_end_ms=_median(durations),
         end_to_end_ms_min=min(durations, default=None),
         end_to_end_ms_max=max(durations, default=None),
-        processed_bytes=_bytes(checkpoints, "alignment_processed_bytes"),
-        persisted_bytes=_bytes(checkpoints, "alignment_persisted_bytes"),
+        processed_bytes=_bytes(checkpoints, "processed_bytes"),
+        persisted_bytes=_bytes(checkpoints, "persisted_bytes"),
         vertices=[
             _vertex(
                 job.names[vertex.id], samples[vertex.id], [each.vertices[at] for each in checkpoints], passed
@@ -131,9 +131,9 @@ def _vertex(
 
 
 def _of_participants(part: VertexCheckpoint, field: str) -> list[float | None]:
-    """Return the values of the subtasks that took part in a checkpoint."""
-    values = getattr(part, field)
-    return [value for value, end in zip(values, part.end_to_end_ms, strict=False) if end is not None]
+    """Return the values of the subtasks that took part in a checkpoint, and so have a time in it."""
+    times = part.end_to_end_ms or part.start_delay_ms
+    return [value for value, time in zip(getattr(part, field), times, strict=False) if time is not None]
 
 
 def _times(parts: Sequence[VertexCheckpoint], field: str) -> NDArray[np.float64]:
@@ -150,10 +150,14 @@ def _times(parts: Sequence[VertexCheckpoint], field: str) -> NDArray[np.float64]
     return times
 
 
-def _bytes(checkpoints: Sequence[CheckpointResult], field: str) -> float | None:
-    """Return the median over checkpoints of the sum over subtasks; None if a value is missing."""
+def _bytes(checkpoints: Sequence[CheckpointResult], whole: str) -> float | None:
+    """Return the median over checkpoints of the sum over subtasks; None if a value is missing.
+
+    `whole` is the field of the sum, which is used if subtasks do not report their parts.
+    """
     rows = [
-        [value for part in checkpoint.vertices for value in _of_participants(part, field)]
+        [value for part in checkpoint.vertices for value in _of_participants(part, f"alignment_{whole}")]
+        or [getattr(checkpoint, whole)]
         for checkpoint in checkpoints
     ]
     return None if any(None in row for row in rows) else _median(sum(known(row)) for row in rows)

@@ -68,10 +68,10 @@ METRICS: Mapping[str, tuple[str, ...]] = {
 }
 """Patterns of metric names for each field. The first metric that a task has is read."""
 
-_METER_AGE_S = METER_S + 10.0
+METER_AGE_S = METER_S + 10.0
 """Minimum age of a job, in seconds, for its meters to cover a whole minute of running tasks."""
 
-_OVER_GATES: Mapping[str, Callable[[Sequence[float]], float]] = {"debloatedBufferSize": min}
+OVER_GATES: Mapping[str, Callable[[Sequence[float]], float]] = {"debloatedBufferSize": min}
 """Aggregation of a field's values over several gates; by default the maximum."""
 
 MetricNames = Mapping[str, Mapping[str, str]]
@@ -138,7 +138,7 @@ def metric_names(client: RestClient, job: FlinkJob, wait: Callable[[], None]) ->
         listed = [str(entry["id"]) for entry in entries or ()]
         fields: dict[str, str] = {}
         for field, patterns in METRICS.items():
-            if field.endswith(OF_A_MINUTE) and job.age_s < _METER_AGE_S:
+            if field.endswith(OF_A_MINUTE) and job.age_s < METER_AGE_S:
                 continue
             for pattern in patterns:
                 if matches := [name for name in listed if re.fullmatch(pattern, name)]:
@@ -169,7 +169,7 @@ def _sample(entries: Sequence[Mapping[str, Any]], fields: Mapping[str, str]) -> 
             values.setdefault(field, []).append(value)
     expected = Counter(fields.values())
     return {
-        field: _OVER_GATES.get(field, max)(of_gates)
+        field: OVER_GATES.get(field, max)(of_gates)
         for field, of_gates in values.items()
         if len(of_gates) == expected[field]
     }

@@ -63,7 +63,7 @@ def check_counts(client: RestClient, job: FlinkJob, state: JobState, rounds: Seq
         entries = {entry["subtask"]: entry for entry in state.subtasks(vertex.id)}
         for subtask in range(vertex.parallelism):
             answers = [round_[vertex.id, subtask] for round_ in rounds if (vertex.id, subtask) in round_]
-            if any(_has_fallen(earlier, later) for (_, earlier), (_, later) in pairwise(answers)):
+            if any(has_fallen(earlier, later) for (_, earlier), (_, later) in pairwise(answers)):
                 detail = f", as the counters of subtask {subtask} of {vertex.name!r} show"
                 raise FlinkRestError(f"{client.url}: {restarted(job.id, detail)}")
             runs_ms = entries.get(subtask, {}).get("duration")
@@ -78,7 +78,8 @@ def check_counts(client: RestClient, job: FlinkJob, state: JobState, rounds: Seq
                 )
 
 
-def _has_fallen(earlier: Sample, later: Sample) -> bool:
+def has_fallen(earlier: Sample, later: Sample) -> bool:
+    """Return whether a counter, or the time for which a task accounts, was reset between two answers."""
     fallen = any(later[field] < earlier[field] for field in _COUNTERS if field in earlier and field in later)
     before, after = account_s(earlier), account_s(later)
     return fallen or (before is not None and after is not None and after < before - _STEP_BACK_S)

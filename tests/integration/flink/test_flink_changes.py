@@ -181,6 +181,7 @@ class OverHttp:
     def __init__(self, url: str, cluster: ChangingCluster) -> None:
         self._live = LiveCluster(url, timeout_s=PATIENCE_S, sleep=cluster.pause)
         self.name = self._live.name
+        self.past = None
         self.answer = self._live.answer
         self.pause = cluster.pause
         self.clock = cluster.clock
