@@ -19,7 +19,7 @@ from integration.show.terminal.comparison import comparison_markdown, print_comp
 from integration.show.terminal.console import to_stdout
 from netstack import InputError, Scenario
 
-from . import loads, ordinary_jobs, policy_runs
+from . import loads, ordinary_jobs, past, policy_runs
 from .cluster import FOLDER, NEWEST, PORT, RELEASES, TestbedError, cache, end_left_behind, prepare
 from .debloating_steps import Step, check_steps, emulated_steps, side_by_side
 from .job_description import described
@@ -161,6 +161,7 @@ def parser() -> argparse.ArgumentParser:
     ordinary_jobs.add_options(measuring("jobs", ordinary_jobs.run))
     loads.add_load_options(measuring("load", loads.load))
     loads.add_outage_options(measuring("outage", loads.outage))
+    past.add_options(measuring("past", past.run))
     return top
 
 

@@ -198,6 +198,8 @@ JAVA = Path(__file__).parent / "java"
 _LEAST_JAVA = 17
 _TOOLS = ("java", "javac", "jar")
 _JARS = ("flink-dist", "flink-table", "flink-cep", "log4j")
+_REPORTER = "flink-metrics-prometheus"
+_FOLDERS_OF_JARS = ("pyflink/lib/", "pyflink/plugins/metrics-prometheus/")
 _ASM = "--add-exports=java.base/jdk.internal.org.objectweb.asm=ALL-UNNAMED"
 _AGENT_CLASS = "testbed.PolicyAgent"
 
@@ -275,6 +277,8 @@ def _flink(folder: Path, release: str) -> tuple[Path, ...]:
         fresh.mkdir()
         _unpack(_wheel(folder, release), fresh)
         fresh.rename(unpacked)
+    elif not any(unpacked.glob(f"{_REPORTER}*.jar")):  # unpacked before the reporter was needed
+        _unpack(_wheel(folder, release), unpacked, (_REPORTER,))
     return tuple(sorted(unpacked.glob("*.jar")))
 
 
@@ -292,12 +296,12 @@ def _wheel(folder: Path, release: str) -> Path:
     return wheels[0]
 
 
-def _unpack(wheel: Path, folder: Path) -> None:
+def _unpack(wheel: Path, folder: Path, jars: tuple[str, ...] = (*_JARS, _REPORTER)) -> None:
     try:
         with zipfile.ZipFile(wheel) as archive:
             for name in archive.namelist():
                 base = name.rpartition("/")[2]
-                if name.startswith("pyflink/lib/") and base.startswith(_JARS):
+                if name.startswith(_FOLDERS_OF_JARS) and base.startswith(jars):
                     with archive.open(name) as source, (folder / base).open("wb") as target:
                         shutil.copyfileobj(source, target)
     except zipfile.BadZipFile:

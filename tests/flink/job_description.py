@@ -209,8 +209,6 @@ def _about_source(vertex: Vertex) -> Iterator[Problem]:
         yield "legacy", "is a SourceFunction, which Flink 2 has no more; drop it"
     if source.cost_s is not None:
         yield "cost", "is not spent by the testbed's source; drop it"
-    if source.wave_s is not None:
-        yield "wave", "is not made by the testbed's source; give a rate, or a burst"
 
 
 def _too_small(record_bytes: int) -> str:
@@ -330,6 +328,8 @@ def _source(source: GeneratorSpec) -> Document:
     }
     if source.burst_s is not None:
         document["burstSeconds"] = source.burst_s
+    if source.wave_s is not None:
+        document["waveSeconds"] = source.wave_s
     if source.keys is not None:
         keys = source.keys
         document |= {"keys": keys.number, "zipf": keys.zipf, "mostFrequent": list(keys.most_frequent)}

@@ -294,7 +294,7 @@ def most_pending(samples: Samples) -> float | None:
 
 def add_load_options(parser: argparse.ArgumentParser) -> None:
     """Add what `load` takes."""
-    _add_options(parser)
+    add_subject_options(parser)
     parser.add_argument(
         "--loads",
         type=_loads,
@@ -308,7 +308,7 @@ def add_load_options(parser: argparse.ArgumentParser) -> None:
 
 def add_outage_options(parser: argparse.ArgumentParser) -> None:
     """Add what `outage` takes."""
-    _add_options(parser)
+    add_subject_options(parser)
     parser.add_argument("--down", type=_duration, default=120.0, help="length of the outage (120s)")
     parser.add_argument("--before", type=whole, default=60, help="seconds before the outage (%(default)s)")
     parser.add_argument(
@@ -319,7 +319,8 @@ def add_outage_options(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def _add_options(parser: argparse.ArgumentParser) -> None:
+def add_subject_options(parser: argparse.ArgumentParser) -> None:
+    """Add the job, and options of Flink for it."""
     known = ", ".join(RATES)
     parser.add_argument("subject", metavar="NAME|FILE.toml|JOB:SETTING", help=f"JOB is one of {known}")
     parser.add_argument("--rate", type=_rate, help="records per second of each subtask of a JOB's source")
@@ -336,7 +337,7 @@ def _add_options(parser: argparse.ArgumentParser) -> None:
 
 def load(asked: argparse.Namespace) -> int:
     """Measure a job under other loads than today's, and at its limit."""
-    subject = _subject(asked)
+    subject = subject_of(asked)
     rows = {}
     loads: list[float | None] = [*asked.loads, *([None] if asked.at_limit else [])] or [1.0]
     with cluster(prepare(subject.release), subject.layout, asked.port) as running:
@@ -383,7 +384,7 @@ def _at(running: Cluster, subject: Subject, load: float | None, asked: argparse.
 
 def outage(asked: argparse.Namespace) -> int:
     """Measure how long a job takes to catch up after an outage."""
-    subject = _subject(asked)
+    subject = subject_of(asked)
     with cluster(prepare(subject.release), subject.layout, asked.port) as running:
         document = _through(running, subject, asked)
     file = asked.out / f"{subject.name}.outage.json"
@@ -491,7 +492,7 @@ def table_of(rows: Mapping[str, Mapping[str, Any]]) -> str:
     return "".join(f"{text.rstrip()}\n" for text in [*texts, explained])
 
 
-def _subject(asked: argparse.Namespace) -> Subject:
+def subject_of(asked: argparse.Namespace) -> Subject:
     """Return the job that the arguments name.
 
     Raises:

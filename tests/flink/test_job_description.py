@@ -187,6 +187,13 @@ task_managers = ["join"]
     assert layout_of(scenario_of(tmp_path)).cores == []
 
 
+def test_waves_and_bursts_are_described(tmp_path: Path) -> None:
+    for key in ("wave", "burst"):
+        source = f'source = {{ record_bytes = 99, rate = 5, {key} = "2 s" }}'
+        orders = described(scenario_of(tmp_path, source=source))["vertices"][0]
+        assert orders["source"][f"{key}Seconds"] == 2.0
+
+
 def test_vertices_share_slots_where_they_agree_on_the_task_managers(tmp_path: Path) -> None:
     scenario = scenario_of(tmp_path)
     apart = placement_of(scenario)
@@ -236,10 +243,6 @@ REFUSED = {
     "legacy": (
         {"source": "source = { record_bytes = 99, legacy = true }"},
         "vertices.orders.source.legacy: is a SourceFunction",
-    ),
-    "wave": (
-        {"source": 'source = { record_bytes = 99, rate = 5, wave = "2 s" }'},
-        "vertices.orders.source.wave: is not made",
     ),
     "window": ({"vertex": 'emit_every = "1 s"'}, "vertices.join.emit_every: is not made"),
     "exact": ({"vertex": 'service_mode = "exact"'}, "vertices.join.service_mode: is exact"),

@@ -18,12 +18,12 @@ from tests.flink.loads import (
     PENDING,
     Attempt,
     ScenarioJob,
-    _subject,
     at_load,
     attempts_of,
     caught_up,
     limits_of,
     most_pending,
+    subject_of,
     summary,
     table_of,
     work_in,
@@ -79,12 +79,12 @@ def test_sources_of_a_measured_job_read_a_log(name: str) -> None:
 def test_options_of_the_command_replace_those_of_the_job() -> None:
     interval, other = "execution.checkpointing.interval", "state.backend.type"
     asked = parsed("load", "headroom_one_core", "--set", f"{interval}=5 s", "--set", f"{other}=rocksdb")
-    layout = _subject(asked).layout
+    layout = subject_of(asked).layout
     assert layout.options[interval] == "5 s"
     assert layout.options[other] == "rocksdb"
     assert layout.options["execution.checkpointing.tolerable-failed-checkpoints"] == 1_000_000
     assert layout.cores == [[], [0]]
-    ordinary = _subject(parsed("load", "etl:off", "--set", f"{interval}=5 s"))
+    ordinary = subject_of(parsed("load", "etl:off", "--set", f"{interval}=5 s"))
     assert ordinary.name == "etl_off"
     assert ordinary.layout.options[interval] == "5 s"
 
@@ -99,10 +99,10 @@ def test_a_change_package_is_applied(tmp_path: Path) -> None:
     )  # fmt: skip
     (tmp_path / DOCUMENT).write_bytes(msgspec.json.encode(package))
     asked = ["load", "headroom_one_core", "--change", str(tmp_path)]
-    assert _subject(parsed(*asked)).layout.options[interval] == "7 s"
-    assert _subject(parsed(*asked, "--set", f"{interval}=3 s")).layout.options[interval] == "3 s"
+    assert subject_of(parsed(*asked)).layout.options[interval] == "7 s"
+    assert subject_of(parsed(*asked, "--set", f"{interval}=3 s")).layout.options[interval] == "3 s"
     with pytest.raises(InputError, match="nothing"):
-        _subject(parsed("load", "etl", "--change", "nothing"))
+        subject_of(parsed("load", "etl", "--change", "nothing"))
 
 
 def test_an_option_that_changes_buffers_changes_the_layout_as_in_the_file() -> None:
@@ -115,7 +115,7 @@ def test_an_option_that_changes_buffers_changes_the_layout_as_in_the_file() -> N
 
 def test_a_source_without_a_rate_has_no_load() -> None:
     with pytest.raises(InputError, match=r"vertices.source.source.rate: is 0, so the load has no limit"):
-        _subject(parsed("load", "proof"))
+        subject_of(parsed("load", "proof"))
 
 
 @pytest.mark.parametrize(
@@ -128,7 +128,7 @@ def test_a_source_without_a_rate_has_no_load() -> None:
 )
 def test_what_cannot_be_measured_is_refused(arguments: list[str], why: str) -> None:
     with pytest.raises(TestbedError, match=why):
-        _subject(parsed(*arguments))
+        subject_of(parsed(*arguments))
 
 
 @pytest.mark.parametrize(

@@ -34,6 +34,8 @@ public final class Description implements Serializable {
         public double catchUpSeconds;
         /** The records of so many seconds come at once; 0: one by one. */
         public double burstSeconds;
+        /** The period of a sine wave of the rate, from 0 to twice the rate; 0: no wave. */
+        public double waveSeconds;
         /** Whether paced records come from a log that others fill, also while the job is down. */
         public boolean logged;
         /** 0: any 64-bit number is a key. */

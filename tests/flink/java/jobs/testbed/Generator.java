@@ -19,7 +19,7 @@ import org.apache.flink.core.io.InputStatus;
 import org.apache.flink.core.io.SimpleVersionedSerializer;
 
 /**
- * An endless source: as fast as possible, evenly paced, or in bursts.
+ * An endless source: as fast as possible, evenly paced, in bursts, or in waves.
  *
  * A paced source may read a log, which others fill at its rate, also while the job is down. Then each reader keeps
  * its position in checkpoints, and reads late records as fast as it can. Any other source has no state.
@@ -39,9 +39,16 @@ public final class Generator<T> implements Source<T, Generator.Position, Integer
      * How records are paced.
      *
      * rates: records per second of each subtask, cyclic, 0: as fast as possible; catchUpSeconds: the greatest delay
-     * that is made up for, except in a log; logged: whether paced records come from a log.
+     * that is made up for, except in a log; waveSeconds: the period of a sine wave of the rate, from 0 to twice the
+     * rate; logged: whether paced records come from a log.
      */
-    public record Pace(double[] rates, int batch, double catchUpSeconds, double burstSeconds, boolean logged)
+    public record Pace(
+            double[] rates,
+            int batch,
+            double catchUpSeconds,
+            double burstSeconds,
+            double waveSeconds,
+            boolean logged)
             implements Serializable {}
 
     private final Makers<T> makers;
@@ -134,6 +141,9 @@ public final class Generator<T> implements Source<T, Generator.Position, Integer
                 double perBurst = rate * pace.burstSeconds();
                 return Math.floor((made + 1e-9) / perBurst) * periodNs;
             }
+            if (pace.waveSeconds() > 0) {
+                return made < arrived(now / 1e9) ? now : now + LEAST_WAIT_NS;
+            }
             if (logged) {
                 return made * 1e9 / rate;
             }
@@ -146,11 +156,19 @@ public final class Generator<T> implements Source<T, Generator.Position, Integer
             if (begunNs == 0) {
                 return 0; // not started yet
             }
-            double seconds = (System.nanoTime() - begunNs) / 1e9;
-            double arrived = pace.burstSeconds() > 0
-                    ? (Math.floor(seconds / pace.burstSeconds()) + 1) * rate * pace.burstSeconds()
-                    : seconds * rate + 1;
-            return Math.max(0, (long) (arrived + 1e-9) - made);
+            return Math.max(0, (long) (arrived((System.nanoTime() - begunNs) / 1e9) + 1e-9) - made);
+        }
+
+        /** How many records have come into the log. */
+        private double arrived(double seconds) {
+            if (pace.burstSeconds() > 0) {
+                return (Math.floor(seconds / pace.burstSeconds()) + 1) * rate * pace.burstSeconds();
+            }
+            if (pace.waveSeconds() > 0) {
+                double turn = 2 * Math.PI / pace.waveSeconds();
+                return Math.floor(rate * (seconds + (1 - Math.cos(turn * seconds)) / turn)) + 1;
+            }
+            return seconds * rate + 1;
         }
 
         @Override

@@ -92,7 +92,7 @@ public final class OrdinaryJobs {
     }
 
     private Generator.Pace pace(double rate) {
-        return new Generator.Pace(new double[] {(rate > 0 ? rate : unpacedRate) * load}, 1, 0.05, 0, logged);
+        return new Generator.Pace(new double[] {(rate > 0 ? rate : unpacedRate) * load}, 1, 0.05, 0, 0, logged);
     }
 
     /** Events (key, time in ms, payload) with keys by Zipf's law, at a rate of each subtask. */

@@ -60,7 +60,7 @@ public final class ScenarioJob {
         int bytes = spec.payloadBytes;
         Keys keys = spec.keys > 0 ? new Keys(spec.keys, spec.zipf, spec.mostFrequent) : null;
         Generator.Pace pace = new Generator.Pace(
-                spec.rates, spec.batch, spec.catchUpSeconds, spec.burstSeconds, spec.logged);
+                spec.rates, spec.batch, spec.catchUpSeconds, spec.burstSeconds, spec.waveSeconds, spec.logged);
         Generator<byte[]> generator = new Generator<>(() -> {
             byte[] record = new byte[bytes];
             return (number, mixed) -> {
