@@ -36,10 +36,13 @@ ParameterName = Literal[
     "metrics_headers",
     "metrics_user",
     "metrics_password",
-    "at",
+    "begin_s",
     "for_s",
 ]
-"""Parameters of `import_scenario`, `Overrides`, `Access` and `Past` that a note or an error can name."""
+"""Parameters of `import_scenario`, `Overrides`, `Access` and `Past` that a note or an error can name.
+
+Those for Prometheus begin with "metrics".
+"""
 
 
 class Parameter(NamedTuple):

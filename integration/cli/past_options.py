@@ -28,6 +28,9 @@ from .option_names import Sets, option_for
 PASSWORD = "NETSTACK_METRICS_PASSWORD"
 """Environment variable with the password of ``--metrics-user``."""
 
+USUAL_SEARCH = "24h"
+"""Time to search for slow checkpoints, in suggestions."""
+
 _LEAST_S = 10.0
 """Minimum length of the window, so that its figures change."""
 
@@ -43,7 +46,7 @@ class PastOptions:
     metrics_from: str | None = None
     """Address of a Prometheus that scrapes Flink's reporter: read the job's figures of an earlier time there.
     """
-    at: str | None = None
+    at: Annotated[str | None, Sets("begin_s")] = None
     """Begin of that time, such as 2026-11-27T20:15; without a zone, it is local time."""
     for_: Annotated[str | None, Parameter(name="--for"), Sets("for_s")] = None
     """Length of that time; by default 5m."""

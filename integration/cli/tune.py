@@ -57,7 +57,7 @@ from .cluster_access import ANYBODY, AccessOptions
 from .exit_status import FAILED
 from .job_to_run import OF_A_FILE, JobOptions, JobToRun, read_job, runner_of
 from .option_names import naming_options
-from .past_options import NOW, PastOptions
+from .past_options import NOW, USUAL_SEARCH, PastOptions
 from .running_job_options import say_assumptions
 
 _INTERVAL = {OPTIONS["checkpoint_interval_s"].name, *OPTIONS["checkpoint_interval_s"].former}
@@ -264,7 +264,7 @@ def tune(
         write_files(out, {DOCUMENT: indented(tuning)})
         say(f"wrote {page}")
     package = None if out is None else _write_package(out / CHANGE, tuning.recommendations, job, running.load)
-    following = _following(tuning, running.from_flink, package, verbose=verbose)
+    following = _following(tuning, running.from_flink, past, package, verbose=verbose)
     show = partial(print_tuning, following=following, form=form, verbose=verbose)
     present(tuning, show, json=json)
     say_assumptions(job.notes)
@@ -305,12 +305,19 @@ def _write_package(
     return folder
 
 
-def _following(tuning: Tuning, from_flink: str | None, package: Path | None, *, verbose: bool) -> str:
-    """Return the next command: `--verbose`, or a verification or diagnosis of the changed job."""
+def _following(
+    tuning: Tuning, from_flink: str | None, past: PastOptions, package: Path | None, *, verbose: bool
+) -> str:
+    """Return the next command: `--verbose`, or a verification or diagnosis of the changed job.
+
+    If the advice is for an earlier time, the next command reads the next time with slow checkpoints.
+    """
     if not any(each.configuration for each in tuning.recommendations) and not verbose:
         return f"{tuning.command} --verbose"
     address = from_flink if from_flink is not None and from_flink.startswith("http") else _USUAL_ADDRESS
     command = "diagnose" if package is None else f"verify {shlex.quote(str(package))}"
+    if past.metrics_from is not None:
+        address += f" --metrics-from {shlex.quote(past.metrics_from)} --worst {past.worst or USUAL_SEARCH}"
     return f"netstack {command} --from-flink {address}  # after the change"
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 from ..show.terminal.documents import present
@@ -9,6 +10,7 @@ from ..show.terminal.verification import print_verification
 from .arguments import Flag
 from .cluster_access import ANYBODY, AccessOptions
 from .exit_status import FAILED
+from .past_options import NOW, PastOptions
 from .running_job_options import watching
 
 
@@ -19,6 +21,7 @@ def verify(
     from_flink: str,
     job: str | None = None,
     access: AccessOptions = ANYBODY,
+    past: PastOptions = NOW,
     json: Flag = False,
 ) -> int:
     """Compare a job after a change with the figures that a change package promises.
@@ -37,7 +40,7 @@ def verify(
     from ..flink import import_scenario
 
     promised = read_package(package)
-    cluster = access.cluster(from_flink)
+    cluster = past.of(partial(access.cluster, from_flink))
     with watching(cluster, f"{cluster.name}: reading the job", always=True) as report:
         imported = import_scenario(cluster, job, overrides=NOT_JUDGED, watching=report)
     verification = verify_change(promised, imported)

@@ -243,6 +243,8 @@ def _about_past(present: FlinkJob, figures: PastFigures) -> Remarks:
     remarks: Remarks = (Remark("past", values=span),)
     if window.slowest is not None:
         remarks = (Remark("past_slowest", values={**span, **window.slowest._asdict()}),)
+        if failed_at := window.slowest.failed_at:
+            remarks += (Remark("past_failed_elsewhere", values={"failed_at": failed_at}),)
     if window.job_id != present.id:
         remarks += (Remark("past_other_id", window.job_id),)
     if complete < moments:

@@ -9,7 +9,7 @@ from typing import Any
 from ...base.errors import Note, Parameter
 from ...base.number_text import NOTHING, milliseconds, time_span
 from ...runs.reference_comparison import ComparedFigure
-from ..read.past_window import span_text
+from ..read.past_window import moment_text, span_text
 from .noted import Remark
 from .processor_time import CoreUse
 from .steadiness import Levels, Movement
@@ -126,6 +126,8 @@ SENTENCES: Mapping[str, str] = {
     "past": "The figures are those of {span}.",
     "past_slowest": "The figures are those of {span}, when checkpoints were slowest: {mean} on average, and "
     "{usual} in the median over the {searched} that were searched.",
+    "past_failed_elsewhere": "Checkpoints also failed outside this time, first at {failed_at}. They have no "
+    "duration, so the search leaves them out.",
     "past_other_id": "The job had the id {where} then.",
     "past_gaps": "Prometheus has figures of all subtasks at {complete} of {moments} moments of this time; "
     "the others are left out.",
@@ -142,6 +144,7 @@ _OVERRIDE, _USE = "Set {} to override.", "Use {} to override."
 _WATCH, _CORES, _COST = Parameter("watch_s"), Parameter("cores"), Parameter("service_s", 0.005, of="{where}")
 
 _ADVICE: Mapping[str, tuple[str, *tuple[Parameter, ...]]] = {
+    "past_failed_elsewhere": ("Set {} to such a time to read it.", Parameter("begin_s")),
     "configuration_unreported": (_USE, Parameter("options")),
     "no_checkpoints": ("Use {} to add them.", Parameter("options", "10 s", of="{where}")),
     "size_unknown": ("Wait, or set the missing size: {}.", Parameter("record_bytes", 1000, of="{where}")),
@@ -213,6 +216,8 @@ def _texts(kind: str, values: Mapping[str, Any]) -> dict[str, object]:
             texts[name] = ", ".join(map(str, values[name]))
     if "begin_s" in values:
         texts["span"] = span_text(values["begin_s"], values["end_s"])
+    if values.get("failed_at"):
+        texts["failed_at"] = moment_text(min(values["failed_at"]))
     if "mean_ms" in values:
         texts |= {name: milliseconds(values[f"{name}_ms"]) for name in ("mean", "usual")}
         texts["searched"] = time_span(values["searched_s"])

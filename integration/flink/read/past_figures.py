@@ -284,7 +284,7 @@ def _check_attempts(job: FlinkJob, window: Window, tasks: _Tasks) -> None:
         Note(
             f"The job restarted at about {moment_text(at)}, as the counters of subtask {subtask} of "
             f"{vertex.name!r} show, within the window {span_text(window.begin_s, window.end_s)}.",
-            Parameter("at"),
+            Parameter("begin_s"),
             Parameter("for_s"),
             advice="Set {} and {} to a window without a restart.",
         )

@@ -17,6 +17,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from itertools import pairwise
+from math import inf
 from statistics import median
 from typing import NamedTuple
 
@@ -70,6 +71,8 @@ class Slowest(NamedTuple):
     mean_ms: float
     usual_ms: float
     searched_s: float
+    failed_at: tuple[float, ...] = ()
+    """Times outside the window at which checkpoints had failed. They have no duration."""
 
 
 def moment_text(at_s: float) -> str:
@@ -139,7 +142,7 @@ def _slowest(client: RestClient, ids: Sequence[str], past: Past) -> Window:
                 f"Prometheus has no {JOB}{DURATION} of the job {', '.join(ids[:_MOST_SHOWN])} from "
                 f"{span_text(past.begin_s, past.end_s)}, so the slowest checkpoints are unknown. Check that "
                 "it scrapes the job manager.",
-                Parameter("at"),
+                Parameter("begin_s"),
                 advice="Or set {} to a time.",
             )
         )
@@ -166,7 +169,14 @@ def _slowest(client: RestClient, ids: Sequence[str], past: Past) -> Window:
             )
         )
     mean_ms, window = max(windows, key=lambda each: each[0])
-    return window._replace(slowest=Slowest(mean_ms, median(all_ms), span_s))
+    failed_at = tuple(
+        now
+        for of_job in by_id.values()
+        for before, now in pairwise(times)
+        if of_job.get(FAILED, {}).get(now, 0.0) > of_job.get(FAILED, {}).get(before, inf)
+        and not window.begin_s <= now <= window.end_s
+    )
+    return window._replace(slowest=Slowest(mean_ms, median(all_ms), span_s, failed_at))
 
 
 def _next_durations(

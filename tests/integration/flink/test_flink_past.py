@@ -169,11 +169,21 @@ class TestWorst:
         window = found.samples[found.job.vertices[0].id][0].times
         assert window[-1] < peak + 200 or window[0] >= peak + 200
 
+    def test_checkpoints_that_failed_elsewhere_are_noted(self) -> None:
+        peak = BEGIN_S + 2000
+        prometheus = hour(load=lambda at_s: 1.9 if peak <= at_s < peak + 400 else 0.7)
+        for key, values in prometheus.series.items():
+            if ("__name__", "flink_jobmanager_job_numberOfFailedCheckpoints") in key:
+                values.update(dict.fromkeys([at for at in values if at >= BEGIN_S + 3000], 3.0))
+        _, second, *_ = imported(prometheus, BEGIN_S, BEGIN_S + 3600).notes
+        at = datetime.fromtimestamp(BEGIN_S + 3000).astimezone()
+        assert f"Checkpoints also failed outside this time, first at {at:%Y-%m-%d %H:%M}" in second
+
     def test_without_checkpoints_there_is_none(self) -> None:
         silent = changed(hour(), lambda labels: None if "job_task" not in labels["__name__"] else labels)
         text = problems(silent, BEGIN_S, BEGIN_S + 3600)
         assert "no flink_jobmanager_job_lastCheckpointDuration" in text
-        assert "at" in text
+        assert "begin_s" in text
 
 
 class TestProblems:

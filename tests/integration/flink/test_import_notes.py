@@ -14,7 +14,7 @@ import pytest
 from integration.base.errors import FlinkRestError, Note, Parameter, ParameterName
 from integration.cli.app import app
 from integration.cli.option_names import IMPORT, naming_options, option_for, problems_of, run_command
-from integration.flink import Access, Overrides
+from integration.flink import Access, Overrides, Past
 from integration.flink.fit import words
 
 NOTE = Note("source: too little.", Parameter("rate", 100, of="source"), advice="Wait, or use {}.")
@@ -22,7 +22,11 @@ NOTE = Note("source: too little.", Parameter("rate", 100, of="source"), advice="
 
 def test_parameters_are_those_of_an_import() -> None:
     fields = [field.name for kind in (Overrides, Access) for field in dataclasses.fields(kind)]
-    assert sorted(get_args(ParameterName)) == sorted(["job", "watch_s", *fields])
+    of_metrics = [f"metrics_{field.name}" for field in dataclasses.fields(Access)]
+    of_past = ["begin_s", "for_s"]
+    expected = ["job", "watch_s", *fields, *of_metrics, *of_past]
+    assert sorted(get_args(ParameterName)) == sorted(expected)
+    assert set(of_past) < set(Past.__struct_fields__)
 
 
 @pytest.fixture(autouse=True)
