@@ -44,6 +44,7 @@ from .prometheus import (
     VALUES_OF_SERIES,
     Series,
     as_label,
+    equidistant,
     one_of,
     query_range,
     selector,
@@ -169,8 +170,7 @@ def _moments(job: FlinkJob, window: Window) -> list[float]:
     subtasks = sum(vertex.parallelism for vertex in job.vertices)
     seconds = window.end_s - window.begin_s
     most = min(MOST_MOMENTS, max(LEAST_MOMENTS, _MOMENTS_OF_ALL_TASKS // subtasks), int(seconds) + 1)
-    steps = max(1, most - 1)
-    return [round(window.begin_s + seconds * number / steps, 3) for number in range(steps + 1)]
+    return equidistant(window.begin_s, window.end_s, max(1, most - 1))
 
 
 # Subtasks

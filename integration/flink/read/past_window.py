@@ -33,6 +33,7 @@ from .prometheus import (
     NAME,
     TASK,
     TASK_ID,
+    equidistant,
     one_of,
     query_range,
     selector,
@@ -119,15 +120,14 @@ def find_window(client: RestClient, job: FlinkJob, past: Past) -> Window:
 def _times(begin_s: float, end_s: float, step_s: float) -> list[float]:
     """Return equidistant times from `begin_s` on, at most `MOST_STEPS` steps, of at least a second."""
     steps = max(1, min(MOST_STEPS, round((end_s - begin_s) / max(1.0, step_s))))
-    return [round(begin_s + (end_s - begin_s) * number / steps, 3) for number in range(steps + 1)]
+    return equidistant(begin_s, end_s, steps)
 
 
 def _slowest(client: RestClient, ids: Sequence[str], past: Past) -> Window:
     span_s = past.end_s - past.begin_s
     in_window = max(_LEAST_STEPS, min(_STEPS_OF_WINDOW, int(MOST_STEPS * past.for_s / span_s)))
-    step_s = past.for_s / in_window
-    steps = int(span_s / step_s)
-    times = [round(past.end_s - step_s * number, 3) for number in range(steps, -1, -1)]
+    steps = int(span_s / past.for_s * in_window)
+    times = equidistant(past.end_s - steps * past.for_s / in_window, past.end_s, steps)
     names = [JOB + name for name in (DURATION, COMPLETED, FAILED, _RESTARTS)]
     found = query_range(
         client, f"max by ({NAME},{JOB_ID}) ({selector(names, **{JOB_ID: one_of(ids)})})", times

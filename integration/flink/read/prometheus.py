@@ -10,7 +10,7 @@ labels, the reporter writes an underscore for each character that is no letter, 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
@@ -69,13 +69,19 @@ class _Answer(msgspec.Struct):
     data: _Data
 
 
+def equidistant(begin_s: float, end_s: float, steps: int) -> list[float]:
+    """Return times from `begin_s` to at most `end_s`, in whole milliseconds as those of Prometheus."""
+    begin_ms, step_ms = round(1e3 * begin_s), max(1, int(1e3 * (end_s - begin_s) / steps))
+    return [(begin_ms + step_ms * number) / 1e3 for number in range(steps + 1)]
+
+
 def query_range(client: RestClient, query: str, times: Sequence[float]) -> list[Series]:
-    """Return the series of a query in PromQL at equidistant times.
+    """Return the series of a query in PromQL at the times that `equidistant` returns.
 
     Raises:
         FlinkRestError: there is no answer, or it does not come from Prometheus.
     """
-    step_s = round((times[-1] - times[0]) / (len(times) - 1), 3)
+    step_s = times[1] - times[0]
     asked = f"query={query}&start={times[0]:.3f}&end={times[-1]:.3f}&step={step_s:.3f}"
     answer = client.answer(f"/api/v1/query_range?{asked}")
     if isinstance(answer, Refused):
@@ -84,7 +90,8 @@ def query_range(client: RestClient, query: str, times: Sequence[float]) -> list[
         found = msgspec.convert(answer, _Answer)
         if found.data.result_type != "matrix":
             raise ValueError(f"its result is a {found.data.result_type}, not a matrix")
-        return [_series(msgspec.convert(each, _Found)) for each in found.data.result]
+        wanted = set(times)
+        return [_series(msgspec.convert(each, _Found), wanted) for each in found.data.result]
     except ValueError as error:
         raise FlinkRestError(
             f"The address for metrics does not answer as Prometheus does: {one_line(error)}. Check that it "
@@ -92,9 +99,9 @@ def query_range(client: RestClient, query: str, times: Sequence[float]) -> list[
         ) from None
 
 
-def _series(found: _Found) -> Series:
-    values = {round(at, 3): value for at, text in found.values if (value := number(text)) is not None}
-    return Series(found.metric, values)
+def _series(found: _Found, wanted: Container[float]) -> Series:
+    rounded = ((round(at, 3), number(text)) for at, text in found.values)
+    return Series(found.metric, {at: value for at, value in rounded if at in wanted and value is not None})
 
 
 def selector(names: Iterable[str], **labels: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -33,6 +34,7 @@ from netstack import scenario_toml
 from tests.integration.flink.flink_cluster import NAMES, ReplayedCluster, Unserved, recording
 from tests.integration.flink.scraped_prometheus import Scraped, scraped
 from tests.integration.flink.test_flink_client import answering, sent
+from tests.integration.flink.test_flink_ended import history_server
 
 BEGIN_S = 1_795_000_000.0
 """A time after the start of the recorded jobs."""
@@ -116,12 +118,15 @@ class TestFigures:
         every_s=st.sampled_from([5.0, 10.0, 15.0, 30.0, 60.0]),
         shift_s=st.floats(0, 60),
         load=st.floats(0.2, 1.9),
+        for_s=st.floats(180, 500),
     )
     def test_neither_the_interval_of_scrapes_nor_their_phase_changes_rates(
-        self, every_s: float, shift_s: float, load: float
+        self, every_s: float, shift_s: float, load: float, for_s: float
     ) -> None:
         prometheus = scraped(cluster(), BEGIN_S, 1200, every_s=every_s, load=lambda at_s: load)
-        found = imported(prometheus, BEGIN_S + 600 + round(shift_s, 3))
+        begin_s = BEGIN_S + 600 + shift_s
+        past = Past(begin_s=begin_s, end_s=begin_s + for_s, for_s=for_s)
+        found = import_scenario(PastCluster(Unserved(cluster()), prometheus, past))
         for vertex in found.measured.steady.vertices:
             assert vertex.records_in_per_s == pytest.approx([100 * load] * 2, rel=1e-3)
             assert vertex.busy_ms_per_s == pytest.approx([500 * load] * 2, rel=1e-3)
@@ -143,6 +148,13 @@ class TestFigures:
         }
         assert any("are gone" in note for note in found.notes)
         assert found.scenario.config.network_memory_max_bytes == 2048 * 32768
+
+    def test_the_plan_and_the_options_come_from_a_history_server_too(self) -> None:
+        found = imported(hour(), of=history_server())
+        running = imported(hour())
+        assert found.scenario.vertices == running.scenario.vertices
+        assert found.scenario.config == running.scenario.config
+        assert not any("are gone" in note for note in found.notes)
 
     def test_a_diagnosis_asks_for_nothing_of_now(self) -> None:
         of = cluster()
@@ -285,6 +297,37 @@ def test_answers_of_another_kind(body: bytes, status: int, text: str) -> None:
     with answering(sent(body, status)) as url, pytest.raises(FlinkRestError) as caught:
         import_scenario(PastCluster(Unserved(cluster()), PrometheusServer(url), past))
     assert text in str(caught.value.problems[0])
+
+
+_VALUES = st.recursive(
+    st.none() | st.booleans() | st.floats(allow_nan=False, allow_infinity=False) | st.text(max_size=3),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3),
+    max_leaves=5,
+)
+_SERIES = st.fixed_dictionaries(
+    {
+        "metric": st.dictionaries(
+            st.sampled_from(["__name__", "job_id", "task_id", "subtask_index", "tm_id"]),
+            st.sampled_from([f"{_TASK}numRecordsIn", cluster().job, "0", "-1", "\u0663", "x"]) | st.text(),
+        ),
+        "values": st.lists(
+            st.tuples(
+                st.floats(allow_nan=False, allow_infinity=False), st.sampled_from(["1", "NaN", "x", "-1"])
+            )
+        ),
+    }
+)
+
+
+@settings(max_examples=50, deadline=None)
+@given(result=st.lists(_SERIES | _VALUES, max_size=3))
+def test_any_answer_is_read_or_refused(result: list[Any]) -> None:
+    class Odd(Scraped):
+        def answer(self, path: str) -> Any:
+            return {"status": "success", "data": {"resultType": "matrix", "result": result}}
+
+    with suppress(FlinkRestError):
+        imported(Odd())
 
 
 class TestRecordings:
