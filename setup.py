@@ -27,7 +27,7 @@ COMPILED = {
     "netstack/engine": "agenda event_clock randomness",
     "netstack/exchange": "channel connection emulated_link gate java_hash key_groups link local_channel "
     "partition remote_channel",
-    "netstack/tasks": "input_barriers key_hash multiple_input_subtask operator_subtask record_service "
+    "netstack/tasks": "course input_barriers key_hash multiple_input_subtask operator_subtask record_service "
     "service_time snapshot_upload source_log source_subtask subtask synthetic_output task_checkpoints "
     "time_account watermarks",
 }

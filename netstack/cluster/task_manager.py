@@ -391,7 +391,7 @@ def source_logs(assignment: Assignment) -> SourceLogs:
     for (number, index), since_s, first in map(astuple, assignment.logs):
         vertex = assignment.scenario.vertices[number]
         rate = vertex.rate(index)
-        logs[number, index] = SourceLog([LogSpan(since_s, first, rate, pace_of(vertex.source, rate))])
+        logs[number, index] = SourceLog([LogSpan(since_s, first, rate, pace_of(vertex, rate))])
     return SourceLogs(logs)
 
 

@@ -277,7 +277,7 @@ class JobBuilder:
             for subtask in self.subtasks[scenario.vertices.index(vertex)]:
                 if isinstance(subtask, SourceSubtask):
                     rate = vertex.rate(subtask.index)
-                    subtask.post(partial(subtask.change_rate, rate, pace_of(vertex.source, rate)))
+                    subtask.post(partial(subtask.change_rate, rate, pace_of(vertex, rate)))
 
     def remove(self, tasks: Collection[TaskKey]) -> None:
         """Drop the gates and subpartitions of cancelled subtasks."""

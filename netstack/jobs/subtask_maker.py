@@ -33,6 +33,7 @@ from ..scenarios.watermark_reach import disorder_s, readers_of_watermarks, sourc
 from ..state.subtask_state import ChangelogTerms, SubtaskState
 from ..state.table_backend import TableSettings, TableStateBackend
 from ..state.table_store import TableOptions, TableStores
+from ..tasks.course import Course
 from ..tasks.key_hash import hash_by
 from ..tasks.multiple_input_subtask import GateWork, MultipleInputSubtask
 from ..tasks.operator_subtask import OperatorSubtask
@@ -128,7 +129,7 @@ class SubtaskMaker:
                 reader=reader,
                 rate=rate,
                 log=self._environment.source_logs.of(number, index),
-                pace=pace_of(vertex.source, rate),
+                pace=pace_of(vertex, rate),
                 calls=calls_of(vertex.source),
                 watermarks=watermarks,
                 open_split=opener_of(source),
@@ -238,7 +239,10 @@ class SubtaskMaker:
     def _new_throttle(self, vertex: Vertex, index: int, steps: tuple[Step, ...], *owner: object) -> Throttle:
         cores = self._cores_of(vertex.manager_of(index)) if vertex.burns else None
         chance = self._environment.randomness.uniform(*owner)
-        return Throttle(steps, self._environment.costs, chance, mode=vertex.service_mode, cores=cores)
+        course = Course(vertex.course) if vertex.course else None
+        return Throttle(
+            steps, self._environment.costs, chance, course=course, mode=vertex.service_mode, cores=cores
+        )
 
     def _steps(self, vertex: Vertex, index: int, service: Sequence[Step] | None) -> tuple[Step, ...]:
         factor = uncertain_factor(self._scenario.seed, vertex.service_spread)

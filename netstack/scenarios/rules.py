@@ -58,6 +58,7 @@ from .scenario import (
     Step,
     Vertex,
     changed,
+    mean_factor,
 )
 from .ship_strategies import ShipStrategy, channel_counts
 from .tables import did_you_mean, keys_of, without_unit
@@ -74,6 +75,8 @@ MAX_DURATION_S = 366 * 86_400.0
 """Maximum length of a run, in seconds."""
 
 _ROUNDING = 1e-9
+_MEAN_DIFFERS = 0.01
+_UNPACED = "a rate of the source is 0 (as fast as possible); give a rate above 0"
 _LEAST_WINDOW_S = 0.001  # event time is in milliseconds, as in Flink
 _LEAST_BUFFERS = {"exclusive": 0, "floating": 1, "partition": 2, "max_per_channel": 2}
 _OUTPUT_FIELDS = ("selectivity", "emission", "record_bytes", "emit_every_s", "emit_by", "emit_cost_s")
@@ -237,6 +240,7 @@ def _about_vertex(vertex: Vertex, has_input: bool, astray: bool) -> Iterator[Pro
             yield "service", "a source cannot have a cost per record or a function; set its rate instead"
         yield from _in_table("source", _about_source(vertex.source))
     yield from _about_service(vertex)
+    yield from _about_course(vertex)
     yield from _about_output(vertex)
 
 
@@ -262,6 +266,29 @@ def _about_service(vertex: Vertex) -> Iterator[Problem]:
     if vertex.source is not None and any(vertex.behind_s):
         yield "behind", "is given for a source, which reads no input; give it to the next vertex"
     yield from _known("service_mode", vertex.service_mode, SERVICE_MODES)
+
+
+def _about_course(vertex: Vertex) -> Iterator[Problem]:
+    course, source = vertex.course, vertex.source
+    if not course:
+        return
+    if not all(0 < seconds < math.inf and 0 <= factor < math.inf for seconds, factor in course):
+        yield "course", "has a time that is not above 0 s, or a factor below 0"
+    elif not any(factor for _, factor in course):
+        yield "course", "has no factor above 0; give at least one"
+    if source is None:
+        return
+    if not isinstance(source, GeneratorSpec):
+        yield "course", "is given for a source that generates no records; remove it"
+    elif 0 in source.rates:
+        yield "course", f"needs a rate, but {_UNPACED}"
+    elif source.burst_s is not None or source.wave_s is not None:
+        yield "course", "is given together with a burst or a wave of the source; remove one of the two"
+    elif source.catch_up_s != CATCH_UP_S:
+        yield "course", "is given together with catch_up of the source, which needs an even rate; remove one"
+    elif abs((mean := mean_factor(course)) - 1) > _MEAN_DIFFERS:
+        text = f"has a mean factor of {mean:.3g}; it must be 1, since the rate of a source is its mean"
+        yield "course", f"{text}; multiply the rate by {mean:.3g}, and divide the factors by it"
 
 
 def _about_machines(scenario: Scenario) -> Iterator[Problem]:
@@ -424,8 +451,7 @@ def _about_generator(source: GeneratorSpec) -> Iterator[Problem]:
     for key, period in (("burst", source.burst_s), ("wave", source.wave_s)):
         yield from _positive(key, period)
         if period is not None and 0 in source.rates:
-            text = "needs a rate, but a rate of the source is 0 (as fast as possible); give a rate above 0"
-            yield key, text
+            yield key, f"needs a rate, but {_UNPACED}"
     if source.batch < 1:
         yield "batch", f"is {source.batch}; it must be 1 record or more"
     yield from _not_negative("catch_up", source.catch_up_s)

@@ -61,6 +61,7 @@ from .value_kinds import (
     one_of,
     one_or_more,
     table,
+    tables,
     text,
 )
 
@@ -128,6 +129,32 @@ def _steps(service: Sequence[Step]) -> object:
     return [{"at": format_duration(at), "cost": format_duration(cost)} for at, cost in service]
 
 
+CoursePart = tuple[float, float]
+"""Seconds, and the factor of a cost or of a rate for them."""
+
+
+def _course(value: object) -> tuple[CoursePart, ...]:
+    return tuple(_part(part) for part in tables(value))
+
+
+def _part(part: Mapping[str, object]) -> CoursePart:
+    if part.keys() != {"for", "factor"}:
+        raise QuantityError(
+            f"has a part with wrong keys, {dict(part)!r}", 'parts such as { for = "10 s", factor = 1.5 }'
+        )
+    return parse_duration(part["for"]), REAL.parse(part["factor"])
+
+
+def _parts(course: Sequence[CoursePart]) -> object:
+    return [{"for": format_duration(seconds), "factor": factor} for seconds, factor in course]
+
+
+def mean_factor(course: Sequence[CoursePart]) -> float:
+    """Return the mean factor of a course over its period, which must be above 0 s."""
+    seconds = sum(part_s for part_s, _ in course)
+    return sum(part_s * factor for part_s, factor in course) / seconds
+
+
 def _window(value: object) -> tuple[float, float]:
     ends = _TIMES.parse(value)
     if len(ends) != 2:
@@ -152,6 +179,15 @@ _SERVICE = Kind(
     pairs="((0.0, 0.005),)",
 )
 _WINDOW = Kind(_window, _TIMES.render, _TIMES.shape | {"minItems": 2, "maxItems": 2})
+_PART: Shape = {
+    "type": "object",
+    "properties": {"for": TIME.shape, "factor": REAL.shape},
+    "required": ["for", "factor"],
+    "additionalProperties": False,
+}
+_COURSE = Kind(
+    _course, _parts, {"type": "array", "items": _PART}, is_tuple=True, pairs="((10.0, 0.5), (10.0, 1.5))"
+)
 _OBJECT = Kind(lambda value: NamedObject(text(value)), object_name, STRING.shape)
 """Kind of a Python object; a document contains the name of the object."""
 
@@ -351,6 +387,12 @@ class Vertex(HoldsTuples):
         _MODE,
         "throttle",
         "Way to spend service time: in sleeps, record by record, or on a core; absent: as in the scenario.",
+    )
+    course: tuple[CoursePart, ...] = key(
+        _COURSE,
+        (),
+        "Factors of the costs, or of a source's rate, each for a time; after the last one the first one "
+        "follows; those of a source have a mean of 1; empty: no change.",
     )
     selectivity: float = key(REAL, 1.0, "Records emitted for each record read.")
     emission: str = key(

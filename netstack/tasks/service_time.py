@@ -18,6 +18,7 @@ from typing import Final, NamedTuple
 from ..engine.cores import Cores
 from ..engine.randomness import Draws
 from ..scenarios.costs import CostModel
+from .course import Course
 
 SLEEP_THRESHOLD_S: Final = 0.001
 """Debt in seconds below which the task does not sleep."""
@@ -65,7 +66,8 @@ class Throttle:
     `charged_s` is the cost of all records so far.
 
     `steps` are (time, cost) pairs in ascending order, with costs in seconds per record; the first one is
-    valid from the start. `mode` is one of `SERVICE_MODES`; `cores` are the cores for the mode `burn`.
+    valid from the start. `course` has the factors of the costs over time; None: always 1. `mode` is one of
+    `SERVICE_MODES`; `cores` are the cores for the mode `burn`.
     """
 
     def __init__(
@@ -74,10 +76,12 @@ class Throttle:
         costs: CostModel,
         chance: Draws,
         *,
+        course: Course | None = None,
         mode: str = "throttle",
         cores: Cores | None = None,
     ) -> None:
         self.cores = cores
+        self._course = course
         self.follow(steps)
         self._sleeps = mode == "throttle"
         self._oversleep = costs.oversleep_s if self._sleeps else 0.0
@@ -99,6 +103,8 @@ class Throttle:
         """
         costs = self._costs
         cost = costs[0] if len(costs) == 1 else costs[max(0, bisect_right(self._times, now) - 1)]
+        if self._course is not None:
+            cost *= self._course.factor_at(now)
         paid, pause = records, 0.0
         if self._exact and cost > 0:
             paid, pause = 1, cost
@@ -130,7 +136,8 @@ class Throttle:
 
         The last pause always ends with the last record, even if its length is 0.
         """
-        if not self._exact and len(self._costs) == 1 and self._costs[0] > 0:
+        is_even = len(self._costs) == 1 and self._course is None
+        if not self._exact and is_even and self._costs[0] > 0:
             return self._charge_evenly(records, start, overhead, self._costs[0])
         ends: list[float] = []
         counts: list[int] = []

@@ -19,7 +19,8 @@ from collections.abc import Collection, Mapping
 from math import ceil, cos, floor, pi
 from typing import NamedTuple
 
-from ..scenarios.scenario import GeneratorSpec, SourceSpec, Vertex
+from ..scenarios.scenario import GeneratorSpec, Vertex
+from .course import Course
 
 _RATE_STEP_S = 0.001
 """Interval at which a continuously changing rate is evaluated."""
@@ -83,16 +84,39 @@ class Wave:
         return late
 
 
-Pace = Bursts | Wave
+class Uneven:
+    """A rate of `rate` records per second, multiplied by the factors of a course."""
+
+    def __init__(self, rate: float, course: Course) -> None:
+        self._rate = rate
+        self._course = course
+
+    def due_by(self, elapsed_s: float) -> int:
+        """Return the number of records due by a time: the integral of the rate."""
+        return int(self._rate * self._course.sum_until(elapsed_s) + _ROUNDING) + 1
+
+    def next_due(self, elapsed_s: float) -> float:
+        """Return the time of the next record, or slightly later."""
+        return max(self.arrival_s(self.due_by(elapsed_s)), elapsed_s + _RATE_STEP_S)
+
+    def arrival_s(self, number: int) -> float:
+        """Return the time at which record `number` is due, which counts from 0."""
+        return self._course.time_of(number / self._rate)
+
+
+Pace = Bursts | Uneven | Wave
 """The number of records that are due over time."""
 
 
-def pace_of(source: SourceSpec | None, rate: float) -> Pace | None:
+def pace_of(vertex: Vertex, rate: float) -> Pace | None:
     """Return the pace of a source's subtask with `rate` records per second; None if the rate is even or
     unlimited.
     """
+    source = vertex.source
     if not isinstance(source, GeneratorSpec) or rate <= 0:
         return None
+    if vertex.course:
+        return Uneven(rate, Course(vertex.course))
     if source.burst_s is not None:
         return Bursts(rate, source.burst_s)
     return None if source.wave_s is None else Wave(rate, source.wave_s)
@@ -211,4 +235,4 @@ class SourceLogs:
         """Record that the rates of a vertex, given with its number, change at a time."""
         for (of, index), log in self._logs.items():
             if of == number:
-                log.announce(at, vertex.rate(index), pace_of(vertex.source, vertex.rate(index)))
+                log.announce(at, vertex.rate(index), pace_of(vertex, vertex.rate(index)))

@@ -31,12 +31,14 @@ from tests.netstack.whole_jobs import EXACT, kill, run
 
 RATE = 200.0
 DOWN_S = 3.0
+COURSE = ((1.3, 0.5), (0.9, 1.7))
 SOURCES: dict[str, dict[str, Any]] = {
     "even": {},
     "of each subtask": {"rates": (RATE, 3 * RATE)},
     "bursts": {"burst_s": 1.0},
     "short bursts": {"burst_s": 0.013},
     "wave": {"wave_s": 7.0},
+    "course": {"course": COURSE},
     "batches": {"batch": 7},
     "legacy": {"legacy": True},
     "without catching up": {"catch_up_s": 0.0},
@@ -45,6 +47,7 @@ SOURCES: dict[str, dict[str, Any]] = {
 
 def job(faults: Sequence[Fault], changes: Sequence[ScheduledChange] = (), **of_source: Any) -> Scenario:
     """Two pipelines, which are two regions; a checkpoint is complete after 1.5 s, 3 s and so on."""
+    course = of_source.pop("course", ())
     spec = GeneratorSpec(**({"record_bytes": 50, "rates": (RATE,)} | of_source))
     return Scenario(
         name="backlog",
@@ -56,7 +59,10 @@ def job(faults: Sequence[Fault], changes: Sequence[ScheduledChange] = (), **of_s
             restart_attempts=10,
             restart_delay_s=DOWN_S,
         ),
-        vertices=(Vertex(name="source", parallelism=2, source=spec), Vertex(name="sink", parallelism=2)),
+        vertices=(
+            Vertex(name="source", parallelism=2, source=spec, course=course),
+            Vertex(name="sink", parallelism=2),
+        ),
         edges=(Edge(source="source", target="sink", ship="forward"),),
         faults=tuple(faults),
         changes=tuple(changes),
@@ -121,7 +127,9 @@ CHANGES = {
 
 @pytest.mark.parametrize("changes", CHANGES.values(), ids=CHANGES)
 @pytest.mark.parametrize(
-    "of_source", [{}, {"burst_s": 0.25}, {"wave_s": 7.0}], ids=["even", "bursts", "wave"]
+    "of_source",
+    [{}, {"burst_s": 0.25}, {"wave_s": 7.0}, {"course": COURSE}],
+    ids=["even", "bursts", "wave", "course"],
 )
 def test_a_rate_that_changes_fills_the_log_also_while_the_job_is_down(
     of_source: dict[str, Any], changes: list[ScheduledChange]

@@ -27,6 +27,7 @@ from netstack import (
     emulate,
 )
 from netstack.results.result_json import to_json
+from netstack.scenarios.scenario import CoursePart
 from netstack.tasks.subtask import Subtask
 
 SOURCES = st.sampled_from(
@@ -67,6 +68,7 @@ def result_of(scenario: Scenario) -> bytes:
     ships=st.tuples(SHIPS, SHIPS),
     services=st.tuples(st.sampled_from([0.0, 1e-4, 2e-3]), st.sampled_from([0.0, 1e-4, 2e-3])),
     selectivity=st.sampled_from([1.0, 1.0, 0.4, 2.0]),
+    courses=st.tuples(*[st.sampled_from([(), ((0.1, 0.4), (0.05, 2.2))])] * 2),
     options=SETTINGS,
     is_disturbed=st.booleans(),
 )
@@ -76,6 +78,7 @@ def test_results_are_those_of_tasks_that_write_each_record_in_its_turn(
     ships: tuple[str, str],
     services: tuple[float, float],
     selectivity: float,
+    courses: tuple[tuple[CoursePart, ...], tuple[CoursePart, ...]],
     options: dict[str, Any],
     is_disturbed: bool,
 ) -> None:
@@ -85,8 +88,19 @@ def test_results_are_those_of_tasks_that_write_each_record_in_its_turn(
         costs=CostModel(source_record_s=2e-4),
         config=NetworkConfig(**options, restart_initial_backoff_s=0.05),
         vertices=(
-            Vertex(name="source", parallelism=2, source=GeneratorSpec(record_bytes=record_bytes, **source)),
-            Vertex(name="map", parallelism=2, service=((0.0, services[0]),), selectivity=selectivity),
+            Vertex(
+                name="source",
+                parallelism=2,
+                source=GeneratorSpec(record_bytes=record_bytes, **source),
+                course=courses[0] if source.keys() == {"rates"} else (),
+            ),
+            Vertex(
+                name="map",
+                parallelism=2,
+                service=((0.0, services[0]),),
+                course=courses[1],
+                selectivity=selectivity,
+            ),
             Vertex(name="sink", parallelism=2, service=((0.0, services[1]),)),
         ),
         edges=(

@@ -372,6 +372,7 @@ generators = st.builds(
 ) | st.builds(GeneratorSpec, record_bytes=st.just(8), rates=st.just((2.0,)), burst_s=periods)
 waving = st.builds(GeneratorSpec, record_bytes=st.just(8), rates=st.just((2.0,)), wave_s=periods)
 placements = st.none() | names | st.lists(names, min_size=1, max_size=4).map(tuple)
+courses = st.lists(st.tuples(positive, positive), max_size=4).map(tuple)
 stages = st.builds(
     Vertex,
     name=st.just("stage"),
@@ -384,6 +385,7 @@ stages = st.builds(
     emit_every_s=periods,
     service_mode=st.sampled_from(SERVICE_MODES),
     service_spread=st.floats(0, 0.4),
+    course=courses,
     behind_s=st.lists(periods.map(lambda seconds: seconds or 0.0), min_size=1, max_size=3).map(tuple),
 )
 edges = st.builds(

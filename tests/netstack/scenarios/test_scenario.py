@@ -187,6 +187,34 @@ LOOPED = job(vertices=THREE, edges=(*LOOP, Edge(source="stage2", target="after")
         (with_vertex(1, service_skew=()), "vertices.stage1.service_skew", "factors"),
         (with_vertex(1, service_spread=-0.1), "vertices.stage1.service_spread", "a share of the cost"),
         (with_vertex(1, service_spread=0.5), "vertices.stage1.service_spread", "to below 0.5"),
+        (with_vertex(1, course=((0.0, 1.0),)), "vertices.stage1.course", "a time that is not above 0 s"),
+        (with_vertex(1, course=((1.0, -1.0),)), "vertices.stage1.course", "a factor below 0"),
+        (with_vertex(1, course=((1.0, 0.0),)), "vertices.stage1.course", "no factor above 0"),
+        (with_vertex(0, course=((1.0, 2.0),)), "vertices.source.course", "needs a rate, but"),
+        (
+            with_vertex(
+                0, course=((1.0, 2.0),), source=GeneratorSpec(record_bytes=8, rates=(1.0,), wave_s=1.0)
+            ),
+            "vertices.source.course",
+            "together with a burst or a wave",
+        ),
+        (
+            with_vertex(
+                0, course=((1.0, 2.0),), source=GeneratorSpec(record_bytes=8, rates=(1.0,), catch_up_s=0.0)
+            ),
+            "vertices.source.course",
+            "together with catch_up",
+        ),
+        (
+            with_vertex(0, course=((1.0, 2.0),), source=GeneratorSpec(record_bytes=8, rates=(1.0,))),
+            "vertices.source.course",
+            "has a mean factor of 2; it must be 1",
+        ),
+        (
+            with_vertex(0, course=((1.0, 2.0),), source=PathSpec(path="x.csv")),
+            "vertices.source.course",
+            "a source that generates no records",
+        ),
         (with_vertex(1, service_mode="fast"), "vertices.stage1.service_mode", "throttle, exact"),
         (with_edge(target="stage2"), "edges.source->stage2.to", "did you mean 'stage1'?"),
         (with_edge(source="scource"), "edges.scource->stage1.from", "did you mean 'source'?"),
