@@ -221,14 +221,14 @@ def source_rate(subtask: SubtaskSamples, load: Load, *, limited: bool = False) -
       always busy.
     - A source that is slowed by back-pressure would always emit at the rate that it has while not
       back-pressured.
-    - A legacy source does not report idle time. It counts as paced unless it is always back-pressured.
+    - A legacy source does not report how long it idles. It counts as paced unless back-pressure slows it.
     """
     count = SubtaskSamples.total if subtask.seconds is None else SubtaskSamples.increase
     rate, (busy, idle, held) = load.per_s, (count(subtask, part) for part in ACCOUNT)
     if rate is None or (load.held_share or 0.0) >= SATURATED:
         return 0.0
     if busy is None or idle is None or held is None or busy + idle + held <= 0:
-        return max(rate, HARDLY_PER_S)
+        return max(rate / (1 - (load.held_share or 0.0)) if limited else rate, HARDLY_PER_S)
     share = held / (busy + idle + held)
     if share >= SATURATED:
         return 0.0
