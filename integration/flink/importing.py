@@ -14,14 +14,15 @@ from netstack import CheckpointResult, Scenario, Viewed
 
 from ..base.errors import FlinkRestError
 from .fit.alternatives import changed, nearest
+from .fit.course import with_courses
 from .fit.fit_scenario import fit_scenario
 from .fit.noted import Remark, Remarks
 from .fit.overrides import EVERYWHERE, Overrides, check_names
 from .fit.processor_time import BURN, Burning, burning_of, core_remarks
-from .fit.steadiness import unsteady
+from .fit.steadiness import calm_moment, unsteady
 from .fit.union_or_join import input_kinds, unions
 from .fit.window_work import FIRES, firing, unknown_windows, with_windows
-from .fit.words import note_of
+from .fit.words import change_text, note_of
 from .http.answers import Answers, Past
 from .http.client import RestClient
 from .read.checkpoints import EndedCheckpoints, read_checkpoints, read_ended_checkpoints
@@ -58,7 +59,9 @@ class Imported(Viewed):
     A `Note` has a parameter that overrides the assumption.
     """
     unsteady: list[str]
-    """The notes on rates and queues that changed while the job was read; empty if none did."""
+    """The notes on costs, rates and queues that changed while the job was read; empty if none did."""
+    changes: list[str] = field(default_factory=list)
+    """The same changes, without what the scenario assumes about them."""
     measured: Measured
     if_cpu_bound: Scenario | None = field(default=None, repr=False)
     """The scenario if its work is CPU-bound, where this is unknown and `scenario` assumes that it waits.
@@ -122,7 +125,8 @@ def import_scenario(
         def fitted(given: Overrides) -> tuple[Scenario, Remarks, Burning]:
             burning = burning_of(running, samples, read.hosts, given)
             found, about = fit_scenario(running, samples, given, checkpoints, burning, read.managers)
-            return found, about, burning
+            courses, _ = unsteady(running, samples, checkpoints, found, given)
+            return with_courses(found, courses), about, burning
 
         try:
             scenario, remarks, burning = fitted(given)
@@ -136,7 +140,9 @@ def import_scenario(
         shown = measured(client.url, running, samples, checkpoints)
         general = _about_job(running, samples, scenario, given, shown) + missing_paths(client)
     undecided = [name for name, kind in input_kinds(running, given).items() if kind is None]
-    moving = [note_of(remark) for remark in unsteady(running, samples, checkpoints, scenario)]
+    changes = unsteady(running, samples, checkpoints, scenario, given).remarks
+    changes += calm_moment(read.ended, checkpoints)
+    moving = list(map(note_of, changes))
     alternatives = unions(scenario, undecided)
     if windows := unknown_windows(running, scenario, shown, given):
         alternatives.append(firing(windows, fitted(with_windows(given, windows))[0].vertices))
@@ -151,6 +157,7 @@ def import_scenario(
         scenario=scenario,
         notes=list(dict.fromkeys([*map(note_of, read.remarks), *moving, *map(note_of, remarks + general)])),
         unsteady=list(moving),
+        changes=list(map(change_text, changes)),
         measured=shown,
         if_cpu_bound=if_cpu_bound,
         job=running,

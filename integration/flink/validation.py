@@ -44,7 +44,8 @@ def validate(imported: Imported, results: Sequence[Result]) -> Validation:
         ScenarioError: there is no result, or the results are of another job.
     """
     shown = imported.measured
-    comparison = compare(results, reference_of(shown, *imported.scenario.windows[0]))
+    reference = reference_of(shown, *imported.scenario.windows[0])
+    comparison = compare(results, reference, is_unsteady=bool(imported.unsteady))
     if not comparison.rows:
         raise FlinkRestError(
             f"{shown.url}: job {shown.job} shows neither rates nor checkpoints, so there is nothing to "

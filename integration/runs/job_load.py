@@ -48,6 +48,12 @@ def burst_s(scenario: Scenario) -> float:
     return max((each.burst_s or 0.0 for each in sources if isinstance(each, GeneratorSpec)), default=0.0)
 
 
+def course_s(scenario: Scenario) -> float:
+    """Return the longest period of the courses of vertices, in seconds; 0: no vertex has a course."""
+    courses = (vertex.course for vertex in scenario.vertices)
+    return max((sum(seconds for seconds, _ in course) for course in courses), default=0.0)
+
+
 def at_load(scenario: Scenario, factor: float, emitted: Rates | None = None) -> Scenario:
     """Return a scenario whose sources have `factor` times today's load.
 

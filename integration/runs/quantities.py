@@ -17,6 +17,8 @@ from dataclasses import dataclass, replace
 from operator import attrgetter
 from typing import Any, Generic, NamedTuple, TypeVar
 
+import numpy as np
+
 from netstack import CheckpointResult, Scenario, Steady, VertexCheckpoint, VertexSteady
 
 from ..base.number_text import NOTHING, figure, milliseconds, per_second, percent, size
@@ -24,6 +26,7 @@ from ..base.optional_figures import (
     Values,
     complete,
     highest,
+    known,
     lowest,
     mean,
     mean_of_known,
@@ -322,6 +325,7 @@ CHECKPOINT: tuple[Quantity[CheckpointResult], ...] = (
 
 THROUGHPUT, START_DELAY, ALIGNMENT = "throughput", "mean start delay", "slowest alignment"
 END_TO_END, PERSISTED, BUFFER_SIZE = "end to end", "persisted in flight", "smallest buffer"
+SLOW_TENTH = "slowest tenth of checkpoints"
 
 ALLOWED_SHARE, LEAST_MS, LEAST_BYTES = 0.10, 15.0, 64.0
 """Allowed difference of most quantities, and the smallest difference that is allowed for times and sizes."""
@@ -385,6 +389,11 @@ def _smallest_buffer(window: MeasuredWindow) -> float | None:
     return lowest(window.vertex.get("debloatedBufferSize") or ())
 
 
+def _slow_tenth(window: MeasuredWindow) -> float | None:
+    times = known(checkpoint.get("duration_ms") for checkpoint in window.checkpoints)
+    return float(np.percentile(times, 90)) if times else None
+
+
 COMPARED_OF_JOB = {
     END_TO_END: Compared(
         MS,
@@ -394,6 +403,8 @@ COMPARED_OF_JOB = {
     ),
     PERSISTED: Compared(BYTES, lambda window: window.block["persisted_bytes"] or None, ranges=False),
 }
+COMPARED_IF_UNSTEADY = {SLOW_TENTH: Compared(MS, _slow_tenth, least=LEAST_MS)}
+"""Compared figures of the whole job that say more than a median if the job changes."""
 COMPARED_OF_VERTEX = {
     THROUGHPUT: Compared(
         PER_S, lambda window: total(window.vertex["records_in_per_s"]), share=0.03, ranges=False
@@ -402,5 +413,5 @@ COMPARED_OF_VERTEX = {
     ALIGNMENT: Compared(MS, _alignment, _longest_alignment, least=LEAST_MS),
     BUFFER_SIZE: Compared(BYTES, _smallest_buffer, least=LEAST_BYTES),
 }
-COMPARED = COMPARED_OF_JOB | COMPARED_OF_VERTEX
+COMPARED = COMPARED_OF_JOB | COMPARED_IF_UNSTEADY | COMPARED_OF_VERTEX
 """The compared figures by name, in the order of their rows."""

@@ -28,7 +28,14 @@ from netstack import CheckpointStatus, Result, Viewed
 from ..base.errors import FileError, UsageError
 from ..base.number_text import counted, is_or_are
 from ..base.optional_figures import middle
-from .quantities import COMPARED, COMPARED_OF_JOB, COMPARED_OF_VERTEX, MS, MeasuredWindow
+from .quantities import (
+    COMPARED,
+    COMPARED_IF_UNSTEADY,
+    COMPARED_OF_JOB,
+    COMPARED_OF_VERTEX,
+    MS,
+    MeasuredWindow,
+)
 
 Run = Mapping[str, Any]
 Block = Mapping[str, Any]
@@ -66,14 +73,18 @@ def windows(run: Run) -> list[Window]:
     return [Window(block["from_s"], block["to_s"]) for block in run["steady"]]
 
 
-def measure(run: Run, operators: Sequence[int]) -> dict[Subject, float]:
-    """Return the known quantities of a run; `operators` are the positions of the vertices with inputs."""
+def measure(run: Run, operators: Sequence[int], *, is_unsteady: bool = False) -> dict[Subject, float]:
+    """Return the known quantities of a run; `operators` are the positions of the vertices with inputs.
+
+    An unsteady job has also those of `COMPARED_IF_UNSTEADY`.
+    """
     quantities: dict[Subject, float | None] = {}
+    of_job = COMPARED_OF_JOB | (COMPARED_IF_UNSTEADY if is_unsteady else {})
     for window, block in zip(windows(run), run["steady"], strict=True):
         checkpoints = checkpoints_in(run, window)
         for place in (None, *operators):
             measured = MeasuredWindow(block, checkpoints, place)
-            for name, compared in (COMPARED_OF_JOB if place is None else COMPARED_OF_VERTEX).items():
+            for name, compared in (of_job if place is None else COMPARED_OF_VERTEX).items():
                 quantities[Subject(window, place, name)] = compared.value(measured)
     return {subject: value for subject, value in quantities.items() if value is not None}
 
@@ -160,8 +171,10 @@ class Comparison(msgspec.Struct, Viewed, frozen=True, kw_only=True):
         return f"<Comparison of {sides}, {counted(len(self.seeds), 'seed')}: {numbers} inside the tolerance>"
 
 
-def compare(results: Sequence[Result], reference: dict[str, Any]) -> Comparison:
+def compare(results: Sequence[Result], reference: dict[str, Any], *, is_unsteady: bool = False) -> Comparison:
     """Compare results of one scenario, one for each seed, with a measurement of Flink or another result.
+
+    If the job `is_unsteady`, the slowest tenth of its checkpoints is compared, too.
 
     Raises:
         UsageError: `results` is empty, or the reference has other windows or vertices.
@@ -174,7 +187,9 @@ def compare(results: Sequence[Result], reference: dict[str, Any]) -> Comparison:
     scenario = results[0].scenario
     vertices = sorted(scenario.vertices, key=lambda vertex: vertex.source is None)
     operators = [place for place, vertex in enumerate(vertices) if vertex.source is None]
-    ours, flinks = ([measure(run, operators) for run in side] for side in (runs, theirs))
+    ours, flinks = (
+        [measure(run, operators, is_unsteady=is_unsteady) for run in side] for side in (runs, theirs)
+    )
     rows = [
         _row(
             subject,

@@ -8,6 +8,8 @@ from typing import Any
 
 from netstack import GeneratorSpec, Scenario
 
+from .job_load import course_s
+
 SETTLES_S = 15.0
 """Time in seconds until debloated sizes have settled, with the default of 20 samples at 200 ms."""
 
@@ -17,7 +19,7 @@ SHIFT_S = 0.37
 _WINDOW_S, _LEAST_CHECKPOINTS = 20.0, 2
 """Minimum length of a measured window in seconds, and minimum number of checkpoints in it."""
 _MOST_PERIOD_S = 60.0
-"""The window contains whole periods of the load if they last at most this many seconds."""
+"""The window contains whole periods of waves, bursts and windows if they last at most this many seconds."""
 
 
 def undisturbed(scenario: Scenario, **options: Any) -> Scenario:
@@ -27,11 +29,11 @@ def undisturbed(scenario: Scenario, **options: Any) -> Scenario:
 
 
 def periods_s(scenario: Scenario) -> list[float]:
-    """Return the periods after which the load repeats, in seconds: of waves, bursts and windows."""
+    """Return the periods after which the load repeats, in seconds: of waves, bursts, windows and courses."""
     sources = [vertex.source for vertex in scenario.vertices if isinstance(vertex.source, GeneratorSpec)]
     periods = [vertex.emit_every_s for vertex in scenario.vertices]
     periods += [period for source in sources for period in (source.burst_s, source.wave_s)]
-    return [period for period in periods if period is not None]
+    return [period for period in (*periods, course_s(scenario)) if period]
 
 
 def calm_interval_s(scenario: Scenario, drain_s: float) -> float:
@@ -56,7 +58,7 @@ def filled(scenario: Scenario, drain_s: float) -> Scenario:
     warmup = 1.0 + 1.2 * drain_s + SETTLES_S * scenario.config.debloat_enabled
     window = max(_WINDOW_S, _LEAST_CHECKPOINTS * period_s)
     for period in sorted(periods_s(scenario)):  # the longest comes last, because not all periods can be whole
-        if period <= _MOST_PERIOD_S:
+        if period <= _MOST_PERIOD_S or period == course_s(scenario):
             warmup, window = (math.ceil(length / period) * period for length in (warmup, window))
     return replace(scenario, warmup_s=round(warmup, 2), duration_s=round(warmup + window, 2))
 

@@ -85,8 +85,10 @@ def diagnose_job(
     pressure = _with_pressure(cluster, imported)
     steady = msgspec.structs.replace(imported.measured.steady, vertices=pressure.vertices)
     view = observation_of(imported.scenario, steady, imported.measured.checkpoints, pressure.waits)
-    about = [_note(note, wording) for note in imported.notes if not _is_doubt(note)]
-    if len(about) < len(imported.notes):
+    view = replace(view, changes=imported.changes)
+    assumed = [note for note in imported.notes if note not in imported.unsteady]
+    about = [_note(note, wording) for note in assumed if not _is_doubt(note)]
+    if len(about) < len(assumed):
         about.append(
             "It is unknown whether the work of tasks is CPU-bound, but no finding depends on it: all follow "
             "from measured times."

@@ -15,6 +15,7 @@ on a shared core prevent. So the search ends when the job has kept up with a loa
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import NamedTuple
@@ -25,7 +26,7 @@ from netstack import GeneratorSpec, Result, Scenario, Steady, from_json
 
 from ...base.optional_figures import complete, highest, known, quotient, total
 from ...runs.emulating import emulate
-from ...runs.job_load import Rates, at_load, burst_s, has_unlimited_source, rates_of
+from ...runs.job_load import Rates, at_load, burst_s, course_s, has_unlimited_source, rates_of
 from ...runs.measures import load_phases
 from ..sweeps.end_of_run import EndOnceSettled
 from ..sweeps.point_rows import PointRow
@@ -227,8 +228,10 @@ def brief_point(scenario: Scenario, load: float, emitted: Rates, labels: Labels 
     warmup_s = min(scenario.warmup_s, _BRIEF_WARMUP_S)
     interval_s = scenario.config.checkpoint_interval_s or 0.0
     window_s = max(_BRIEF_WINDOW_S, _BRIEF_CHECKPOINTS * interval_s, _BURSTS * burst_s(scenario))
-    loaded = at_load(replace(scenario, phases=(), warmup_s=warmup_s), load, emitted)
-    loaded = loaded.ending_at(min(max(scenario.duration_s, window_s), warmup_s + window_s))
+    end_s = min(max(scenario.duration_s, window_s), warmup_s + window_s)
+    if period_s := course_s(scenario):
+        end_s = warmup_s + math.ceil(window_s / period_s) * period_s
+    loaded = at_load(replace(scenario, phases=(), warmup_s=warmup_s), load, emitted).ending_at(end_s)
     return point_of(loaded, {LOAD: f"{load:.4g}", **(labels or {})}, probe="brief")
 
 

@@ -75,6 +75,8 @@ class Observation:
     """Whether Flink reports a vertex as back-pressured, for vertices whose own metrics are missing."""
     scenario: Scenario | None = None
     """The scenario, with its load over time, if there is one."""
+    changes: Sequence[str] = ()
+    """Sentences on the costs, rates and queues that changed while the figures were measured."""
     tried: Tried = lambda changes: None
     """Function that emulates the job with other options."""
 

@@ -36,6 +36,9 @@ _VERDICTS = {
 }
 """Phrases for the verdict, by rule: what limits the job's throughput. Earlier rules take precedence."""
 
+_UNSTEADY = "; the job is not steady"
+"""End of the verdict on a job that changed while its figures were measured."""
+
 UNDECIDED = "undecided: none of the findings limits the throughput"
 
 
@@ -49,6 +52,8 @@ class WindowDiagnosis(msgspec.Struct, frozen=True, kw_only=True):
     verdict: str
     """The limit of the throughput, and the vertex or exchange that causes it."""
     findings: list[Finding]
+    changes: list[str] = []
+    """Costs, rates and queues that changed while the figures were measured, a sentence each."""
     not_known: list[str] = []
     """Unknown figures, each with the question that stays open without it."""
 
@@ -75,8 +80,9 @@ def diagnose(view: Observation) -> WindowDiagnosis:
         from_s=view.steady.from_s,
         to_s=view.steady.to_s,
         checkpoints=view.steady.checkpoints,
-        verdict=_verdict(findings),
+        verdict=_verdict(findings) + (_UNSTEADY if view.changes else ""),
         findings=findings,
+        changes=list(view.changes),
         not_known=list(_gaps(view)),
     )
 
@@ -86,7 +92,7 @@ _NO_TIMES = ("back-to-back", "data-in-flight-stored")
 
 
 def headline(window: WindowDiagnosis) -> list[str]:
-    """Return a sentence on what limits the throughput in a window, and one on its checkpoints."""
+    """Return sentences on what limits the throughput in a window, on its checkpoints, and on what changed."""
     limits = [finding.says for rule in _VERDICTS for finding in window.findings if finding.rule == rule]
     checkpoints = [
         finding.says
@@ -96,7 +102,8 @@ def headline(window: WindowDiagnosis) -> list[str]:
     unknown = " Some figures are not reported." if window.not_known else ""
     if not checkpoints and not window.checkpoints:
         checkpoints = ["No checkpoint was completed."]
-    return [*(limits[:2] or [f"None of the findings limits the job.{unknown}"]), *checkpoints[:1]]
+    changed = [f"The job is not steady. {' '.join(window.changes)}"] if window.changes else []
+    return [*(limits[:2] or [f"None of the findings limits the job.{unknown}"]), *checkpoints[:1], *changed]
 
 
 def _verdict(findings: list[Finding]) -> str:

@@ -19,18 +19,22 @@ sources and waits are also divided into high and low ones::
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise, product
-from math import hypot, sqrt
+from math import hypot, inf, sqrt
 from statistics import fmean, median
 from typing import NamedTuple
 
-from netstack import CheckpointResult, GeneratorSpec, Scenario
+from netstack import CheckpointResult, GeneratorSpec, Scenario, Vertex
 
-from ...base.optional_figures import complete, pair_slopes
+from ...base.optional_figures import complete, known, pair_slopes
+from ...runs.job_load import SATURATED
+from ..read.checkpoints import EndedCheckpoints
 from ..read.job import FlinkJob, FlinkVertex
-from ..read.samples import Samples, account_s, passed_s
-from .noted import Remark, Remarks
+from ..read.samples import Samples, passed_s
+from .course import Course, Courses, Interval, cost_course, intervals_of, rate_course, wait_course
+from .noted import Noted, Remark, Remarks
+from .overrides import Overrides, of_vertex
 from .subtask_loads import aligned_start_delays
 
 _MOVES = 0.1
@@ -44,9 +48,6 @@ _SEPARATED = 0.9
 
 _SIGMAS = 4.0
 """Minimum difference between the means of the halves, in standard errors."""
-
-_LEAST_UPDATE_S = 0.5
-"""Minimum time between two updates of a task's metrics."""
 
 _LEAST_WAIT_MS = 50.0
 """A change does not matter if barriers wait less than this."""
@@ -62,6 +63,12 @@ _SHIFT_S = 0.25
 
 _LEAST_BUSY = 0.1
 """The cost of a record does not matter if the subtasks are busy for a smaller share of the time."""
+
+_HARDLY_HELD = 0.05
+"""A source with a back-pressured share below this emits all records that arrive."""
+
+_LEAST_COMPLETED = 50
+"""Minimum number of checkpoints that show how long they usually take."""
 
 _LEAST_WAITS = 2
 """Minimum number of checkpoints of each level, so that a single slow checkpoint is no alternation."""
@@ -105,21 +112,6 @@ def movement(points: Sequence[tuple[float, float]]) -> Movement | None:
     return Movement(slope * seconds / begin, seconds)
 
 
-class Interval(NamedTuple):
-    """Counts of a vertex, summed over its subtasks, between two updates of its metrics."""
-
-    at_s: float
-    """Middle of the interval, by the accounts of the tasks."""
-    seconds: float
-    records: float
-    busy_s: float
-
-    @property
-    def per_s(self) -> float:
-        """Records per second."""
-        return self.records / self.seconds
-
-
 class Levels(NamedTuple):
     """The low and the high level of a value that goes up and down, and the number of its samples."""
 
@@ -155,8 +147,7 @@ def levels(amounts: Sequence[tuple[float, float, float]]) -> Levels | None:
 
 def cost_levels(intervals: Sequence[Interval], parallelism: int) -> Levels | None:
     """Return the levels, in seconds, of the busy time per record; None: it is steady, unknown or small."""
-    seconds = sum(each.seconds for each in intervals)
-    if sum(each.busy_s for each in intervals) < _LEAST_BUSY * parallelism * seconds:
+    if _share((each.busy_s for each in intervals), intervals) < _LEAST_BUSY * parallelism:
         return None
     shift_s = _SHIFT_S * sqrt(parallelism)
     return levels(
@@ -174,6 +165,15 @@ def rate_levels(intervals: Sequence[Interval]) -> Levels | None:
     )
 
 
+def _cost_change(counts: Sequence[Interval], parallelism: int) -> Movement | Levels | None:
+    """Return the change of the busy time per record; None: it is steady, unknown or small."""
+    if between := cost_levels(counts, parallelism):
+        return between
+    if _share((each.busy_s for each in counts), counts) < _LEAST_BUSY * parallelism:
+        return None
+    return movement([(each.at_s, each.busy_s / each.records) for each in counts if each.records > 0])
+
+
 def wait_levels(points: Sequence[tuple[float, float]]) -> Levels | None:
     """Return the levels of the waits of barriers, given as (seconds, ms); None: steady, or unknown."""
     waits = sorted(wait for _, wait in points)
@@ -184,62 +184,126 @@ def wait_levels(points: Sequence[tuple[float, float]]) -> Levels | None:
 
 
 def unsteady(
-    job: FlinkJob, samples: Samples, checkpoints: Sequence[CheckpointResult], scenario: Scenario
-) -> Remarks:
-    """Return remarks on costs, rates and queues that changed while the job was read.
+    job: FlinkJob,
+    samples: Samples,
+    checkpoints: Sequence[CheckpointResult],
+    scenario: Scenario,
+    given: Overrides | None = None,
+) -> Noted[Courses]:
+    """Return the courses of costs and rates that changed while the job was read, and remarks on all changes.
 
     Vertices behind windows or bursts that come only a few times in the time watched are not judged. A firing
-    window makes barriers wait, and the scenario has its firings, so waits of such a job may differ.
+    window makes barriers wait, and the scenario has its firings, so waits of such a job may differ. A value
+    that is overridden has no course.
     """
     uneven = _uneven(job, samples, scenario)
-    fires = {
-        vertex.id
-        for vertex, fitted in zip(job.vertices, scenario.vertices, strict=True)
-        if fitted.emit_every_s
-    }
-    judged = [vertex for vertex in job.vertices if vertex.id not in uneven]
-    costs: list[Remark] = []
-    rates: dict[str, Movement] = {}
-    waits: dict[str, Movement] = {}
-    rate_alternates: dict[str, Levels] = {}
-    wait_alternates: dict[str, Levels] = {}
-    for vertex in judged:
-        name = job.names[vertex.id]
-        intervals = _intervals(job, vertex, samples)
-        if (
-            job.inputs(vertex)
-            and vertex.id not in fires
-            and (cost := cost_levels(intervals, vertex.parallelism)) is not None
-        ):
-            costs.append(Remark("cost_alternated", name, {"change": cost, "others": []}))
-        if (found := movement([(each.at_s, each.per_s) for each in intervals])) is not None:
-            rates[name] = found
-        elif not job.inputs(vertex) and (between := rate_levels(intervals)) is not None:
-            rate_alternates[name] = between
-        if not job.inputs(vertex):
+    fitted = dict(zip((vertex.id for vertex in job.vertices), scenario.vertices, strict=True))
+    counts = {vertex.id: intervals_of(job, vertex, samples) for vertex in job.vertices}
+    fires = any(vertex.emit_every_s for vertex in scenario.vertices)
+    changes: dict[str, dict[str, Movement | Levels]] = {}
+    courses: dict[str, Course] = {}
+    for vertex in job.vertices:
+        name, own = job.names[vertex.id], counts[vertex.id]
+        follows = _can_follow(fitted[vertex.id], given or Overrides())
+        if vertex.id in uneven:
             continue
+        if (rate := movement([(each.at_s, each.per_s) for each in own])) is not None:
+            changes.setdefault("rate_changed", {})[name] = rate
+        if not job.inputs(vertex):
+            between = rate_levels(own) if rate is None else None
+            if between is not None:
+                changes.setdefault("rate_alternated", {})[name] = between
+            if (rate or between) and follows and not _is_held(own):
+                courses[name] = rate_course(own)
+            continue
+        if not fitted[vertex.id].emit_every_s and (cost := _cost_change(own, vertex.parallelism)) is not None:
+            kind = "cost_changed" if isinstance(cost, Movement) else "cost_alternated"
+            changes.setdefault(kind, {})[name] = cost
+            if follows:
+                courses[name] = cost_course(own)
         delays = _waits_ms(job, vertex, checkpoints)
-        if (found := movement(delays)) is not None:
-            waits[name] = found
-        elif not (uneven or fires) and (between := wait_levels(delays)) is not None:
-            wait_alternates[name] = between
-    remarks = costs
-    if rates:
-        remarks.append(_of_first("rate_changed", rates))
-    elif rate_alternates and not costs:
-        remarks.append(_of_first("rate_alternated", rate_alternates))
-    if waits:
-        grew = next(iter(waits.values())).share > 0
-        remarks.append(_of_first("queue_grew" if grew else "queue_shrank", waits))
-    elif wait_alternates:
-        remarks.append(_of_first("queue_alternated", wait_alternates))
+        if (wait := movement(delays)) is not None:
+            changes.setdefault("queue_grew" if wait.share > 0 else "queue_shrank", {})[name] = wait
+        elif not (uneven or fires) and (levels_ms := wait_levels(delays)) is not None:
+            changes.setdefault("queue_alternated", {})[name] = levels_ms
+            finer = follows and not scenario.config.debloat_enabled and _is_finer(delays, own)
+            if finer and _keeps_full(job, vertex, counts):
+                courses[name] = wait_course(delays)
+    return Noted(courses, _remarks(changes, courses))
+
+
+def calm_moment(ended: EndedCheckpoints, checkpoints: Sequence[CheckpointResult]) -> Remarks:
+    """Return a remark if the last checkpoints took much less time than a tenth of all checkpoints of the job.
+
+    The first checkpoints of a job may take long, so it must have completed many.
+    """
+    longest_ms = max(known(each.duration_ms for each in checkpoints), default=None)
+    if longest_ms is None or ended.p90_ms is None or ended.completed < _LEAST_COMPLETED:
+        return ()
+    if ended.p90_ms < max(_LEVELS_DIFFER * longest_ms, _LEAST_WAIT_MS):
+        return ()
+    values = {"completed": ended.completed, "p90_ms": ended.p90_ms, "longest_ms": longest_ms}
+    return (Remark("calm_moment", values=values | {"last": len(checkpoints)}),)
+
+
+def _remarks(changes: Mapping[str, Mapping[str, Movement | Levels]], courses: Courses) -> Remarks:
+    """Return remarks on changes, given by kind and vertex: each cost, and of rates and of queues one kind.
+
+    A rate that alternates follows from a cost that does.
+    """
+    cost_kinds = ("cost_changed", "cost_alternated")
+    remarks = [
+        Remark(kind, name, {"change": change, "others": [], "repeated": list(courses)})
+        for kind in cost_kinds
+        for name, change in changes.get(kind, {}).items()
+    ]
+    rate_kinds = ["rate_changed"] if remarks else ["rate_changed", "rate_alternated"]
+    for kinds in (rate_kinds, ["queue_grew", "queue_shrank", "queue_alternated"]):
+        for kind in [each for each in kinds if each in changes][:1]:
+            (first, *others), change = changes[kind], next(iter(changes[kind].values()))
+            remarks.append(
+                Remark(kind, first, {"change": change, "others": others, "repeated": list(courses)})
+            )
     return tuple(remarks)
 
 
-def _of_first(kind: str, changes: Mapping[str, Movement | Levels]) -> Remark:
-    """Return a remark on the first vertex that changed, with the names of the others."""
-    (first, *others), change = changes, next(iter(changes.values()))
-    return Remark(kind, first, {"change": change, "others": others})
+def _can_follow(fitted: Vertex, given: Overrides) -> bool:
+    """Return whether a vertex of the scenario can have a course: its cost or rate is known and measured."""
+    source = fitted.source
+    if source is None:
+        return bool(fitted.service) and of_vertex(given.service_s, fitted.name) is None
+    if not isinstance(source, GeneratorSpec) or source.burst_s is not None or not source.catch_up_s:
+        return False
+    return all(source.rates) and of_vertex(given.rate, fitted.name) is None
+
+
+def _share(parts: Iterable[float], counts: Sequence[Interval]) -> float:
+    """Return a part of the time of all intervals, summed over subtasks, as a share of the time."""
+    return sum(parts) / (sum(each.seconds for each in counts) or inf)
+
+
+def _is_held(counts: Sequence[Interval]) -> bool:
+    """Return whether back-pressure slows a source, so that its rate is not the one at which data arrives."""
+    return _share((each.held_s for each in counts), counts) >= _HARDLY_HELD
+
+
+def _keeps_full(job: FlinkJob, vertex: FlinkVertex, counts: Mapping[str, Sequence[Interval]]) -> bool:
+    """Return whether the buffers before a vertex are always full: it is always busy, its producers held."""
+    producers = [each for each in job.vertices if any(edge.source == each.id for edge in job.inputs(vertex))]
+    own = counts[vertex.id]
+    return _share((each.busy_s for each in own), own) >= SATURATED * vertex.parallelism and all(
+        _share((each.held_s for each in counts[producer.id]), counts[producer.id])
+        >= SATURATED * producer.parallelism
+        for producer in producers
+    )
+
+
+def _is_finer(waits_ms: Sequence[tuple[float, float]], counts: Sequence[Interval]) -> bool:
+    """Return whether checkpoints came at least twice as often as the metrics were renewed."""
+    if len(waits_ms) < _LEAST_VALUES or not counts:
+        return False
+    between_s = median(later - at for (at, _), (later, _) in pairwise(waits_ms))
+    return 2 * between_s <= median(each.seconds for each in counts)
 
 
 def _uneven(job: FlinkJob, samples: Samples, scenario: Scenario) -> set[str]:
@@ -255,25 +319,6 @@ def _uneven(job: FlinkJob, samples: Samples, scenario: Scenario) -> set[str]:
             if burst_s:
                 uneven.add(vertex.id)
     return uneven
-
-
-def _intervals(job: FlinkJob, vertex: FlinkVertex, samples: Samples) -> list[Interval]:
-    """Return the counts of a vertex between updates of its metrics; empty if a value is unknown."""
-    field = "records_in" if job.inputs(vertex) else "records_out"
-    counts: list[tuple[float, float, float]] = []
-    for polled in zip(*(subtask.samples for subtask in samples[vertex.id]), strict=False):
-        accounts = complete(map(account_s, polled))
-        records = complete(sample.get(field) for sample in polled)
-        busy_ms = complete(sample.get("busy_ms") for sample in polled)
-        if accounts is None or records is None or busy_ms is None:
-            return []
-        at_s = fmean(accounts)
-        if not counts or at_s - counts[-1][0] >= _LEAST_UPDATE_S:
-            counts.append((at_s, sum(records), sum(busy_ms) / 1e3))
-    return [
-        Interval((begin + end) / 2, end - begin, later - earlier, busier - busy)
-        for (begin, earlier, busy), (end, later, busier) in pairwise(counts)
-    ]
 
 
 def _waits_ms(

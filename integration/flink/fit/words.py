@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from math import inf
 from typing import Any
 
@@ -22,8 +23,9 @@ MISSING = frozenset({"size_unknown", "rate_unknown", "cost_unknown", "busy_time_
 
 _COSTS = "{figures}{had_core}. The costs are processor time, including any other use of the cores."
 _WAITS = "; assuming that the work of tasks is not CPU-bound, but waits (for example for I/O)."
-_STEADY = "{with_it}; the emulation assumes the mean, so its figures are for a steady load."
-_NOW = " {movement}{with_it}; predictions hold for this moment."
+_STEADY = "; the emulation assumes the mean, so its figures are for a steady load"
+_NOW = "; predictions hold for this moment"
+_REPEATED = "; the emulation repeats the course of {names}"
 
 SENTENCES: Mapping[str, str] = {
     # job_options.py
@@ -104,14 +106,17 @@ SENTENCES: Mapping[str, str] = {
     "have{silent_tasks}{figures}" + _WAITS,
     # steadiness.py
     "cost_alternated": "{where}: the cost of a record changed between {low} and {high} while the job was "
-    "read ({samples} samples)" + _STEADY,
+    "read ({samples} samples){with_it}.",
+    "cost_changed": "{where}: the cost of a record {movement}{with_it}.",
     "rate_alternated": "The rate of {where} changed between {low} and {high} records/s while the job was "
-    "read ({samples} samples)" + _STEADY,
+    "read ({samples} samples){with_it}.",
     "queue_alternated": "The queue before {where} grew and shrank: its barriers waited between {low} and "
-    "{high} in the last {samples} checkpoints" + _STEADY,
-    "rate_changed": "The rate of {where}" + _NOW,
-    "queue_grew": "The queue before {where} grew: the wait of its barriers" + _NOW,
-    "queue_shrank": "The queue before {where} shrank: the wait of its barriers" + _NOW,
+    "{high} in the last {samples} checkpoints{with_it}.",
+    "rate_changed": "The rate of {where} {movement}{with_it}.",
+    "queue_grew": "The queue before {where} grew: the wait of its barriers {movement}{with_it}.",
+    "queue_shrank": "The queue before {where} shrank: the wait of its barriers {movement}{with_it}.",
+    "calm_moment": "A tenth of all {completed:,} checkpoints of the job took {p90} or more, but the last "
+    "{last} at most {longest}: the job was read in a calm moment.",
     # importing.py
     "batch": "It is a batch job; assuming a streaming job.",
     "metrics_unchanged": "The metrics did not change while they were watched; assuming means since the start "
@@ -208,6 +213,11 @@ def note_of(remark: Remark) -> Note:
     return Note(text, *named, advice=advice)
 
 
+def change_text(remark: Remark) -> str:
+    """Return the sentence on what changed while a job was read, without what the emulation does about it."""
+    return note_of(replace(remark, values={**remark.values, "repeated": None})).text
+
+
 def _texts(kind: str, values: Mapping[str, Any]) -> dict[str, object]:
     """Return the values of a remark as its sentence needs them."""
     texts = dict(values)
@@ -237,9 +247,17 @@ def _texts(kind: str, values: Mapping[str, Any]) -> dict[str, object]:
         had_core = "" if share is None else f". They had a core for {100 * share:.0f} % of their busy time"
         texts["had_core"] = had_core
         texts["figures"] = _figures(use)
+    if kind == "calm_moment":
+        texts |= {name: milliseconds(values[f"{name}_ms"]) for name in ("p90", "longest")}
     if "change" in values:
         texts |= _change(kind, values["change"])
-        texts["with_it"] = f", and that of {texts['others']} changed with it" if values["others"] else ""
+        also = f", and that of {texts['others']} changed with it" if values["others"] else ""
+        assumed = _NOW if isinstance(values["change"], Movement) else _STEADY
+        if values["repeated"] is None:
+            assumed = ""
+        elif values["repeated"]:
+            assumed = _REPEATED.format(names=", ".join(values["repeated"]))
+        texts["with_it"] = also + assumed
     return texts
 
 

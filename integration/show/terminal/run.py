@@ -165,7 +165,7 @@ def _pace(source: Vertex) -> str:
     for rate, count in rates.items():
         pace = f"at {rate:,.4g} records/s" if rate else "as fast as possible"
         texts.append(f"{counted(count, 'subtask')} {pace}")
-    return ", ".join(texts)
+    return ", ".join([*texts, *_course(source)])
 
 
 def _service(vertex: Vertex) -> str:
@@ -176,9 +176,18 @@ def _service(vertex: Vertex) -> str:
         text = ", ".join(f"{cost} a record from {at} on" for at, cost in costs)
     if vertex.service_spread:
         text += f" (known within {100 * vertex.service_spread:.2g} %)"
-    if vertex.service_skew == (1.0,):
-        return text
-    return f"{text}, times {':'.join(f'{factor:g}' for factor in vertex.service_skew)} by subtask"
+    if vertex.service_skew != (1.0,):
+        text += f", times {':'.join(f'{factor:g}' for factor in vertex.service_skew)} by subtask"
+    return ", ".join([text, *_course(vertex)])
+
+
+def _course(vertex: Vertex) -> list[str]:
+    """Return the range of the factors over time and their period; empty: none."""
+    if not vertex.course:
+        return []
+    factors = [factor for _, factor in vertex.course]
+    period = format_duration(sum(seconds for seconds, _ in vertex.course))
+    return [f"times {min(factors):.3g} to {max(factors):.3g} over {period}"]
 
 
 def _checkpoints(config: NetworkConfig) -> str:

@@ -632,6 +632,11 @@ class TestSourcesOfTheOldKind:
         source = self.read({"source": [self.without_busy(0.0)], "sink": [sink]})
         assert (source.legacy, source.rates) == (True, (pytest.approx(300),))
 
+    def test_one_that_is_held_back_part_of_the_time_would_emit_more(self):
+        sink = samples(*grown("records_in", 300), busy=0.99)
+        source = self.read({"source": [self.without_busy(0.75)], "sink": [sink]})
+        assert (source.legacy, source.rates) == (True, (pytest.approx(1200, rel=0.01),))
+
     def test_of_one_that_is_held_back_all_the_time_the_rate_is_not_told(self):
         sink = samples(*grown("records_in", 300), busy=0.99)
         source = self.read({"source": [self.without_busy(0.97)], "sink": [sink]})

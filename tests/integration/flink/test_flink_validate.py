@@ -8,10 +8,17 @@ import pytest
 
 from integration.cli.app import main
 from integration.flink import FlinkRestError, Recording, import_scenario, validate
-from integration.runs.quantities import ALIGNMENT, BUFFER_SIZE, END_TO_END, START_DELAY, THROUGHPUT
+from integration.runs.quantities import (
+    ALIGNMENT,
+    BUFFER_SIZE,
+    END_TO_END,
+    SLOW_TENTH,
+    START_DELAY,
+    THROUGHPUT,
+)
 from integration.runs.seeds import run_seeds
 from netstack import InputError, emulate, read_scenario, scenario_document
-from tests.integration.flink.flink_cluster import NAMES, replayed
+from tests.integration.flink.flink_cluster import NAMES, RECORDINGS, replayed
 
 pytestmark = pytest.mark.long
 
@@ -60,6 +67,17 @@ def test_a_job_with_debloating_is_predicted_within_a_quarter(name):
     assert shown["stage1", BUFFER_SIZE] == pytest.approx(1, abs=0.35)
     assert ("stage1", ALIGNMENT) in shown
     assert any(note.startswith("Checkpoints take") for note in found.notes)
+
+
+def test_of_a_job_whose_cost_alternates_the_slowest_checkpoints_are_predicted_too():
+    imported = import_scenario(RECORDINGS / "changing/flink-2.3.0_alternates_off.json.gz")
+    found = validate(imported, [emulate(imported.scenario)])
+    shown = ratios(found)
+    assert shown["work", THROUGHPUT] == pytest.approx(1, abs=0.03)
+    assert shown["", END_TO_END] == pytest.approx(1, abs=0.15)
+    assert shown["", SLOW_TENTH] == pytest.approx(1, abs=0.3)
+    (row,) = [row for row in found.comparison.rows if row.quantity == SLOW_TENTH]
+    assert row.flink.median > 1.3 * imported.measured.steady.end_to_end_ms
 
 
 def test_what_the_job_shows_does_not_depend_on_when_it_was_read():

@@ -6,15 +6,17 @@ from itertools import accumulate
 from types import SimpleNamespace
 from typing import Any, cast
 
+import msgspec
 import pytest
 
 from integration.base.errors import FlinkRestError, Note
 from integration.flink import import_scenario
 from integration.flink.fit.noted import Remark
 from integration.flink.fit.overrides import EVERYWHERE, Overrides
-from integration.flink.fit.steadiness import movement, unsteady
-from integration.flink.fit.words import note_of
+from integration.flink.fit.steadiness import calm_moment, movement, unsteady
+from integration.flink.fit.words import change_text, note_of
 from integration.flink.http.client import RestClient
+from integration.flink.read.checkpoints import EndedCheckpoints
 from integration.flink.read.job import FlinkJob
 from integration.flink.read.running_tasks import check_all_go_on
 from integration.flink.read.samples import Round, SubtaskSamples
@@ -64,7 +66,7 @@ def samples(source: Sequence[float], others: Sequence[float]) -> dict[str, list[
 
 def changes(*measured: Any) -> list[Note]:
     """The sentences on what changed."""
-    return list(map(note_of, unsteady(SHAPE, *measured)))
+    return list(map(note_of, unsteady(SHAPE, *measured).remarks))
 
 
 def waiting(delays_ms: Sequence[float]) -> list[CheckpointResult]:
@@ -94,7 +96,8 @@ def waiting(delays_ms: Sequence[float]) -> list[CheckpointResult]:
     ],
 )
 def test_a_change_that_stands_out_is_found(values, text):
-    remark = Remark("rate_changed", "source", {"change": movement(at_times(values)), "others": []})
+    change = movement(at_times(values))
+    remark = Remark("rate_changed", "source", {"change": change, "others": [], "repeated": []})
     assert note_of(remark).startswith(f"The rate of source {text}")
 
 
@@ -161,6 +164,13 @@ def test_a_cost_that_alternates_is_named_with_both_levels():
     ]
 
 
+def test_a_cost_that_rises_is_named():
+    seen = samples([100.0] * 11, [100.0] * 11) | {"map": busy([1.0 + 0.03 * number for number in range(11)])}
+    assert changes(seen, (), FITTED)[:1] == [
+        "map: the cost of a record rose by 30 % in 20 s (1.5 % per second); predictions hold for this moment."
+    ]
+
+
 @pytest.mark.parametrize(
     "costs_ms",
     [
@@ -183,6 +193,18 @@ def test_a_rate_of_a_source_that_alternates_is_named():
     ]
 
 
+@pytest.mark.parametrize(("held_ms", "follows"), [(0.0, True), (500.0, False)])
+def test_a_source_that_is_not_held_back_has_the_course_of_its_rate(held_ms: float, follows: bool) -> None:
+    source = GeneratorSpec(record_bytes=100, rates=(200.0,))
+    paced = replace(FITTED, vertices=(replace(FITTED.vertices[0], source=source), *FITTED.vertices[1:]))
+    seen = samples([100.0, 400.0] * 4, [200.0] * 8)
+    (answers,) = seen["source"]
+    held = (sample | {"backpressured_ms": held_ms * at} for at, sample in enumerate(answers.samples))
+    courses, remarks = unsteady(SHAPE, seen | {"source": [SubtaskSamples(tuple(held))]}, (), paced)
+    assert courses == ({"source": ((2.0, 0.4), (2.0, 1.6)) * 4} if follows else {})
+    assert [remark.kind for remark in remarks] == ["rate_alternated"]
+
+
 def test_waits_that_alternate_are_named_also_if_the_metrics_show_nothing():
     delays = [500, 2000, 2100, 520, 490, 2050, 1900, 480, 510, 2000]
     lines = changes(samples([100.0] * 3, [100.0] * 3), waiting(delays), FITTED)
@@ -191,6 +213,25 @@ def test_waits_that_alternate_are_named_also_if_the_metrics_show_nothing():
         "10 checkpoints; " + MEAN_ASSUMED
     ]
     assert changes(samples([100.0] * 3, [100.0] * 3), waiting([500] * 9 + [2000]), FITTED) == []
+
+
+@pytest.mark.parametrize(
+    ("completed", "p90_ms", "calm"),
+    [(400, 2000.0, True), (400, 1400.0, False), (49, 2000.0, False), (400, None, False)],
+)
+def test_a_calm_moment_is_named(completed: int, p90_ms: float | None, calm: bool) -> None:
+    last = [replace_duration(each, ms) for each, ms in zip(waiting([5.0] * 3), (700, 900, 1000), strict=True)]
+    found = calm_moment(EndedCheckpoints(3, 0, completed, p90_ms), last)
+    line = (
+        "A tenth of all 400 checkpoints of the job took 2.00 s or more, but the last 3 at most 1.00 s: the "
+        "job was read in a calm moment."
+    )
+    assert list(map(note_of, found)) == [line] * calm
+    assert list(map(change_text, found)) == list(map(note_of, found))
+
+
+def replace_duration(checkpoint: CheckpointResult, duration_ms: float) -> CheckpointResult:
+    return msgspec.structs.replace(checkpoint, duration_ms=duration_ms)
 
 
 def test_waits_for_windows_that_fire_rarely_are_not_judged():
@@ -214,7 +255,7 @@ def test_an_import_notes_a_cost_that_alternates():
     imported = import_scenario(Unserved(cluster), overrides=joins)
     assert imported.notes[: len(imported.unsteady)] == imported.unsteady
     assert imported.unsteady[0].startswith("parse: the cost of a record changed between ")
-    assert imported.unsteady[0].endswith(MEAN_ASSUMED)
+    assert imported.unsteady[0].endswith("; the emulation repeats the course of parse.")
 
 
 def test_what_fires_rarely_is_not_judged():
