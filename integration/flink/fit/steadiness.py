@@ -33,6 +33,7 @@ from ..read.checkpoints import EndedCheckpoints
 from ..read.job import FlinkJob, FlinkVertex
 from ..read.samples import Samples, passed_s
 from .course import Course, Courses, Interval, cost_course, intervals_of, rate_course, wait_course
+from .exchange_flows import window_s
 from .noted import Noted, Remark, Remarks
 from .overrides import Overrides, of_vertex
 from .subtask_loads import aligned_start_delays
@@ -193,8 +194,8 @@ def unsteady(
     """Return the courses of costs and rates that changed while the job was read, and remarks on all changes.
 
     Vertices behind windows or bursts that come only a few times in the time watched are not judged. A firing
-    window makes barriers wait, and the scenario has its firings, so waits of such a job may differ. A value
-    that is overridden has no course.
+    window makes barriers wait, and the scenario has its firings, so waits of such a job may differ. Its work
+    may come when it fires, so its cost is not judged. A value that is overridden has no course.
     """
     uneven = _uneven(job, samples, scenario)
     fitted = dict(zip((vertex.id for vertex in job.vertices), scenario.vertices, strict=True))
@@ -216,7 +217,8 @@ def unsteady(
             if (rate or between) and follows and not _is_held(own):
                 courses[name] = rate_course(own)
             continue
-        if not fitted[vertex.id].emit_every_s and (cost := _cost_change(own, vertex.parallelism)) is not None:
+        windowed = fitted[vertex.id].emit_every_s or window_s(vertex.description)
+        if not windowed and (cost := _cost_change(own, vertex.parallelism)) is not None:
             kind = "cost_changed" if isinstance(cost, Movement) else "cost_alternated"
             changes.setdefault(kind, {})[name] = cost
             if follows:

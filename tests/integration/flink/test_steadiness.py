@@ -164,6 +164,14 @@ def test_a_cost_that_alternates_is_named_with_both_levels():
     ]
 
 
+def test_the_cost_of_a_window_whose_work_may_come_when_it_fires_is_not_judged():
+    source, window, sink = SHAPE.vertices
+    window = replace(window, description="Window(TumblingEventTimeWindows(2000), EventTimeTrigger, Count)")
+    shape = replace(SHAPE, vertices=[source, window, sink])
+    seen = samples([100.0] * 11, [100.0] * 11) | {"map": busy(ALTERNATING_MS)}
+    assert unsteady(shape, seen, (), FITTED) == ({}, ())
+
+
 def test_a_cost_that_rises_is_named():
     seen = samples([100.0] * 11, [100.0] * 11) | {"map": busy([1.0 + 0.03 * number for number in range(11)])}
     assert changes(seen, (), FITTED)[:1] == [
