@@ -6,7 +6,9 @@ of that subtask or task manager. Its value is the list of their answers in order
 answer. `times_s` has the times of these requests, and `refused` the status of refused ones. In a file without
 these two keys, answers are `metrics_every_s` apart. Replaying never waits: each request gets the next answer.
 
-If the figures are of an earlier time, `past` is that time, and Prometheus's answers are among the others.
+If the figures are of an earlier time, `past` is that time, and series of Prometheus are among the answers.
+The path of a query is cut before its selector. So a replay may ask for other metrics than the recorded ones,
+which it then does not get.
 
 A recording leaves out everything that identifies the cluster: names of hosts and task managers, ports, paths
 of files, other jobs, options without effect on the network layer, and reasons of failed checkpoints. It keeps
@@ -20,6 +22,7 @@ import gzip
 import json
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from copy import deepcopy
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -120,6 +123,8 @@ class Recorder:
         of, with_values, _ = path.partition(WITH_VALUES)
         if with_values:
             self._keep_values(of + ANY_VALUES, answer)
+        elif path.startswith(OF_PROMETHEUS):
+            self._keep_series(_without_selector(path), answer)
         else:
             self._keep_first(path, answer)
         return answer
@@ -130,6 +135,13 @@ class Recorder:
         self._times_s.setdefault(path, []).append(self._now_s)
         if refused:
             self._refused[path] = answer.code
+
+    def _keep_series(self, path: str, answer: Any | Refused) -> None:
+        """Add the series of an answer to those of other queries that differ only in the metrics."""
+        if path in self._kept and isinstance(answer, Mapping):
+            self._kept[path]["data"]["result"].extend(answer["data"]["result"])
+        else:
+            self._keep_first(path, deepcopy(answer))
 
     def _keep_first(self, path: str, answer: Any | Refused) -> None:
         """Keep the first answer to a path, unless it was empty."""
@@ -178,6 +190,11 @@ class Recorder:
         return json.dumps(document).encode() + b"\n"
 
 
+def _without_selector(path: str) -> str:
+    """Return the path of a query of Prometheus up to the aggregation and its labels."""
+    return path.partition(" ({")[0]
+
+
 def packed(document: bytes, file: Path) -> bytes:
     """Return the content for a file of that name, compressed if the name ends in ".gz"."""
     return gzip.compress(document, mtime=0) if file.suffix == ".gz" else document
@@ -196,6 +213,7 @@ class Replay:
 
     def answer(self, path: str) -> Any | Refused:
         """Return the recorded answer; for a request of metric values, the next one."""
+        path = _without_selector(path) if path.startswith(OF_PROMETHEUS) else path
         of, with_values, names = path.partition(WITH_VALUES)
         key = of + ANY_VALUES if with_values else path
         answer = self._document.answers.get(key)

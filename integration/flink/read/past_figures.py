@@ -70,6 +70,8 @@ _STATE, _PROCESSED, _PERSISTED = (
     "lastCheckpointPersistedData",
 )
 _OF_CHECKPOINTS = (DURATION, COMPLETED, FAILED, _STATE, _PROCESSED, _PERSISTED)
+_COMPLETED_AT_MS, _ID = "lastCheckpointCompletedTimestamp", "lastCompletedCheckpointId"
+"""Metrics that only later versions have."""
 
 SEGMENTS = "Status.Shuffle.Netty.TotalMemorySegments"
 _OF_MANAGERS = {f"{TASK_MANAGER}{name.replace('.', '_')}": name for name in (CPU_LOAD, CPU_TIME, SEGMENTS)}
@@ -406,7 +408,7 @@ def _managers(
 def _read_checkpoints(
     client: RestClient, job_id: str, times: Sequence[float]
 ) -> dict[str, Mapping[float, float]]:
-    names = [JOB + name for name in _OF_CHECKPOINTS]
+    names = [JOB + name for name in (*_OF_CHECKPOINTS, _COMPLETED_AT_MS, _ID)]
     query = f"max by ({NAME}) ({selector(names, **{JOB_ID: one_of([job_id])})})"
     found = query_range(client, query, times)
     return {each.labels.get(NAME, "").removeprefix(JOB): each.values for each in found if each.values}
@@ -436,19 +438,19 @@ def _checkpoint(
 ) -> CheckpointResult:
     """Return the checkpoint that had completed at a time."""
 
-    def size(name: str) -> int | None:
+    def count(name: str) -> int | None:
         value = series.get(name, {}).get(at, -1.0)
         return None if value < 0 else int(value)
 
-    duration_ms = series[DURATION][at]
-    processed, persisted = size(_PROCESSED), size(_PERSISTED)
+    duration_ms, completed_ms = series[DURATION][at], count(_COMPLETED_AT_MS) or 1e3 * at
+    processed, persisted = count(_PROCESSED), count(_PERSISTED)
     are_known = processed is not None and persisted is not None
     return CheckpointResult(
-        id=int(series.get(COMPLETED, {}).get(at, 0.0)),
-        t=at - job.running_since_ms / 1e3 - duration_ms / 1e3,
+        id=count(_ID) or count(COMPLETED) or 0,
+        t=(completed_ms - duration_ms - job.running_since_ms) / 1e3,
         checkpoint_type="UNKNOWN",
         duration_ms=duration_ms,
-        state_bytes=size(_STATE) or 0,
+        state_bytes=count(_STATE) or 0,
         processed_bytes=processed or 0,
         persisted_bytes=persisted or 0,
         vertices=[_part(job, vertex, tasks, at, persisted, are_known=are_known) for vertex in job.vertices],
