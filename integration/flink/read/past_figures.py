@@ -1,8 +1,9 @@
 """Figures of a job in a window of the past, from Prometheus, in the form of those read from Flink.
 
-Values are requested at equidistant moments. Prometheus answers with its last scrape before each of them, so
-values repeat between two scrapes, as those of Flink's REST API do between two updates. A moment at which a
-subtask is missing, because its task manager was not scraped, is left out.
+Values are requested at equidistant moments. Prometheus answers with its last scrape before each of them, and
+scrapes task managers one after the other. So only moments are used at which all task managers have been
+scraped again since the moment before. A moment at which a subtask is missing, because its task manager was
+not scraped, is left out, too.
 
 Flink reports the barriers of each subtask only as the last start delay and the last alignment. So a
 checkpoint has the values that its subtasks reported when it had completed; those of a subtask may already
@@ -127,10 +128,11 @@ def read_past(client: RestClient, job: FlinkJob, state: JobState, window: Window
     _check_subtasks(job, window, tasks)
     _check_attempts(job, window, tasks)
     complete = [at for at in times if all(at in of_task for of_task in tasks.values.values())]
-    if len(complete) < 2:
+    scraped = _scraped(tasks, complete)
+    if len(scraped) < 2:
         raise FlinkRestError(
             Note(
-                f"Prometheus has figures of all subtasks at {len(complete)} of {len(times)} moments from "
+                f"Prometheus has scraped all subtasks {len(scraped)} times from "
                 f"{span_text(window.begin_s, window.end_s)}; at least 2 are needed.",
                 Parameter("for_s", 2 * (window.end_s - window.begin_s)),
                 advice="Check that it scraped all task managers then, or set {}.",
@@ -138,7 +140,7 @@ def read_past(client: RestClient, job: FlinkJob, state: JobState, window: Window
         )
     of_managers = _read_managers(client, window.job_id, times)
     managers, names, gone = _managers(state, tasks, of_managers)
-    samples = _samples(job, window, tasks, complete)
+    samples = _samples(job, window, tasks, scraped)
     then = _job_then(job, window, tasks, samples, names)
     if then.age_s < METER_AGE_S:
         samples = _without_meters(samples)
@@ -147,7 +149,7 @@ def read_past(client: RestClient, job: FlinkJob, state: JobState, window: Window
     use: dict[str, list[Sample]] = {
         names.get(label, label): [
             {name: series[at] for name, series in metrics.items() if name != SEGMENTS and at in series}
-            for at in complete
+            for at in scraped
         ]
         for label, metrics in of_managers.items()
         if names.get(label, label) in managers
@@ -173,6 +175,18 @@ def _moments(job: FlinkJob, window: Window) -> list[float]:
     seconds = window.end_s - window.begin_s
     most = min(MOST_MOMENTS, max(LEAST_MOMENTS, _MOMENTS_OF_ALL_TASKS // subtasks), int(seconds) + 1)
     return equidistant(window.begin_s, window.end_s, max(1, most - 1))
+
+
+def _scraped(tasks: _Tasks, times: Sequence[float]) -> list[float]:
+    """Return the moments at which the accounts of all subtasks have grown since the moment before."""
+    used = list(times[:1])
+    for at in times[1:]:
+        accounts = (
+            (account_s(of_task[used[-1]]), account_s(of_task[at])) for of_task in tasks.values.values()
+        )
+        if all(before is None or now is None or now > before for before, now in accounts):
+            used.append(at)
+    return used
 
 
 # Subtasks

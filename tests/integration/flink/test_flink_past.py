@@ -8,6 +8,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 import pytest
@@ -30,8 +31,8 @@ from integration.flink import (
 )
 from integration.flink.http.answers import Refused
 from integration.flink.recording import packed
-from netstack import scenario_toml
-from tests.integration.flink.flink_cluster import NAMES, ReplayedCluster, Unserved, recording
+from netstack import GeneratorSpec, scenario_toml
+from tests.integration.flink.flink_cluster import NAMES, RECORDINGS, ReplayedCluster, Unserved, recording
 from tests.integration.flink.scraped_prometheus import Scraped, scraped
 from tests.integration.flink.test_flink_client import answering, sent
 from tests.integration.flink.test_flink_ended import history_server
@@ -40,6 +41,7 @@ BEGIN_S = 1_795_000_000.0
 """A time after the start of the recorded jobs."""
 
 FOR_S = 300.0
+EXAMPLES = Path(__file__).parents[3] / "docs/examples"
 _TASK = "flink_taskmanager_job_task_"
 
 
@@ -162,6 +164,27 @@ class TestFigures:
         diagnosis = diagnose_job(PastCluster(Unserved(of), hour(), past))
         assert diagnosis.windows
         assert not any(path.endswith(("/backpressure", "/metrics")) for path in of.asked)
+
+
+class TestRealPrometheus:
+    """Recorded answers of a Flink under a load that rises and falls, and of a Prometheus that scraped it."""
+
+    def test_the_slowest_checkpoints_of_a_run(self) -> None:
+        found = import_scenario(EXAMPLES / "peaks.rest.json.gz")
+        source, stage = found.scenario.vertices
+        assert source.source == GeneratorSpec(record_bytes=1015, rates=(0.0,))
+        assert stage.service[0][1] == pytest.approx(4e-3, rel=0.01)
+        assert found.measured.steady.end_to_end_ms == pytest.approx(2530, rel=0.01)
+        assert found.measured.steady.vertices[1].unaligned_share == 0
+        assert found.scenario.config.network_memory_max_bytes == 256 << 20
+        assert "when checkpoints were slowest: 2.56 s on average, and 563 ms in the median" in found.notes[0]
+
+    def test_task_managers_that_are_scraped_in_turn_make_no_bursts(self) -> None:
+        source, stage = import_scenario(RECORDINGS / "flink-2.3.0_peaks_minute.json.gz").scenario.vertices
+        assert isinstance(source.source, GeneratorSpec)
+        assert source.source.burst_s is None
+        assert fmean(source.source.rates) == pytest.approx(222, rel=0.05)
+        assert stage.service[0][1] == pytest.approx(4e-3, rel=0.01)
 
 
 class TestWorst:
