@@ -52,8 +52,8 @@ class WindowDiagnosis(msgspec.Struct, frozen=True, kw_only=True):
     verdict: str
     """The limit of the throughput, and the vertex or exchange that causes it."""
     findings: list[Finding]
-    changes: list[str] = []
-    """Costs, rates and queues that changed while the figures were measured, a sentence each."""
+    changes: list[str] | msgspec.UnsetType = msgspec.UNSET
+    """Costs, rates and queues that changed while the figures were measured, a sentence each; unset: none."""
     not_known: list[str] = []
     """Unknown figures, each with the question that stays open without it."""
 
@@ -82,7 +82,7 @@ def diagnose(view: Observation) -> WindowDiagnosis:
         checkpoints=view.steady.checkpoints,
         verdict=_verdict(findings) + (_UNSTEADY if view.changes else ""),
         findings=findings,
-        changes=list(view.changes),
+        changes=list(view.changes) or msgspec.UNSET,
         not_known=list(_gaps(view)),
     )
 
