@@ -2,9 +2,10 @@
 
 The file is one JSON document, packed by gzip or not: `job`, `flink` (its version), `flink_options`, and
 `answers` (a mapping from path to answer). The path ``.../metrics?get=*`` stands for all requests for metrics
-of that subtask or task manager. Its value is the list of their answers in order, with null for a missing
-answer. `times_s` has the times of these requests, and `refused` the status of refused ones. In a file without
-these two keys, answers are `metrics_every_s` apart. Replaying never waits: each request gets the next answer.
+of that subtask or task manager, including those for several subtasks. Its value is the list of their answers
+in order, with null for a missing answer. `times_s` has the times of these requests, and `refused` the status
+of refused ones. In a file without these two keys, answers are `metrics_every_s` apart. Replaying never waits:
+each request gets the next answer.
 
 If the figures are of an earlier time, `past` is that time, and series of Prometheus are among the answers.
 The path of a query is cut before its selector. So a replay may ask for other metrics than the recorded ones,
@@ -21,7 +22,7 @@ from __future__ import annotations
 import gzip
 import json
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
 from pathlib import Path
@@ -34,6 +35,7 @@ from netstack import OPTIONS, Scenario, scenario_document
 from ..base.errors import FlinkRestError, Note
 from ..base.reading import LARGEST_RECORDING, read_user_file, unpacked
 from .http.answers import WITH_VALUES, Answers, Past, Refused, decode_json
+from .http.batches import Batch, subtask_path
 from .http.past_cluster import OF_PROMETHEUS
 from .read.job import LOCAL_PATH, host_of, is_local
 from .read.measurements import Measured
@@ -101,7 +103,7 @@ class _Document(msgspec.Struct, kw_only=True):
     refused: dict[str, int] = {}
 
 
-class Recorder:
+class Recorder(Answers):
     """Forwards the answers of another source, and records them."""
 
     def __init__(self, answers: Answers) -> None:
@@ -117,17 +119,33 @@ class Recorder:
 
     def answer(self, path: str) -> Any | Refused:
         """Return the answer of the recorded source, or raise its error."""
-        answer = self._answers.answer(path)
-        # Times since the beginning, rounded as in the file.
-        self._now_s = round(self._answers.clock() - self._began, _DECIMALS)
+        (answer,) = self.answer_all([path])
+        return answer
+
+    def answer_all(self, paths: Sequence[str]) -> Iterator[Any | Refused]:
+        """Yield the answers of the recorded source, or raise its error."""
+        for path, answer in zip(paths, self._answers.answer_all(paths), strict=True):
+            # Times since the beginning, rounded as in the file.
+            self._now_s = round(self._answers.clock() - self._began, _DECIMALS)
+            self._keep(path, answer)
+            yield answer
+
+    def _keep(self, path: str, answer: Any | Refused) -> None:
         of, with_values, _ = path.partition(WITH_VALUES)
-        if with_values:
+        if (batch := Batch.of(path)) is not None:
+            parts: Mapping[int, Any] = {}
+            if not isinstance(answer, Refused):
+                parts = batch.split(answer)
+            elif answer.code != _NOT_FOUND:  # otherwise the subtasks are requested one by one
+                parts = dict.fromkeys(batch.names, answer)
+            for subtask, part in parts.items():
+                self._keep_values(subtask_path(of, subtask) + ANY_VALUES, part)
+        elif with_values:
             self._keep_values(of + ANY_VALUES, answer)
         elif path.startswith(OF_PROMETHEUS):
             self._keep_series(_without_selector(path), answer)
         else:
             self._keep_first(path, answer)
-        return answer
 
     def _keep_values(self, path: str, answer: Any | Refused) -> None:
         refused = isinstance(answer, Refused)
@@ -200,7 +218,7 @@ def packed(document: bytes, file: Path) -> bytes:
     return gzip.compress(document, mtime=0) if file.suffix == ".gz" else document
 
 
-class Replay:
+class Replay(Answers):
     """Gives recorded answers."""
 
     def __init__(self, name: str, document: _Document) -> None:

@@ -1,7 +1,7 @@
 """Polls of a job after its import.
 
-A poll requests every subtask once. Rates are over the polls of the last minute. Metrics change only once per
-update interval of Flink. Until the polls have seen a change, the samples of the import are used.
+A poll requests the values of every subtask. Rates are over the polls of the last minute. Metrics change only
+once per update interval of Flink. Until the polls have seen a change, the samples of the import are used.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from .read.checkpoints import read_checkpoints
 from .read.job import FlinkJob
 from .read.job_state import ENDED, RUNNING, running_since_ms
 from .read.measurements import Measured, measured
-from .read.polling import MetricNames, metric_names, poll
+from .read.polling import AT_BEGIN, Polled, metric_fields, poll, subtasks_in_detail
 from .read.running_tasks import check_counts
 from .read.samples import Round, Samples, samples_of, stands_still
 
@@ -37,7 +37,7 @@ class JobWatch:
         self._checkpoints: dict[int, CheckpointResult | None] = {
             checkpoint.id: checkpoint for checkpoint in imported.measured.checkpoints
         }
-        self._metrics: MetricNames = {}
+        self._polled = Polled(fields={}, in_detail=subtasks_in_detail(imported.job))
         self._rounds: deque[tuple[float, Round]] = deque()
         self._advanced = False
 
@@ -52,9 +52,10 @@ class JobWatch:
         client = RestClient(self._cluster)
         with client.reading():
             job = self._same_job(client)
-            if not any(self._metrics.values()):
-                self._metrics = metric_names(client, job, lambda: None)
-            self._rounds.append((client.clock(), poll(client, job, self._metrics)))
+            if not any(self._polled.fields.values()):
+                fields = metric_fields(client, job, lambda: None)
+                self._polled = replace(self._polled, fields=fields)
+            self._rounds.append((client.clock(), poll(client, job, self._polled, AT_BEGIN)))
             while self._rounds[-1][0] - self._rounds[0][0] > WINDOW_S:
                 self._rounds.popleft()
             rounds = [round_ for _, round_ in self._rounds]

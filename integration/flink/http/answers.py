@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 import msgspec
@@ -62,6 +63,14 @@ class Answers(Protocol):
         Raises:
             FlinkRestError: there is no answer, or it is not JSON.
         """
+
+    def answer_all(self, paths: Sequence[str]) -> Iterator[Any | Refused]:
+        """Yield the JSON of the answers to several paths, in order. `clock` returns the time of each.
+
+        Raises:
+            FlinkRestError: there is no answer, or it is not JSON.
+        """
+        return map(self.answer, paths)
 
     def pause(self, seconds: float) -> None:
         """Wait until this time has passed for the cluster. A recording does not wait."""

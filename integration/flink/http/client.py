@@ -2,7 +2,7 @@
 
 ::
 
-    RestClient --> Answers: LiveCluster --> fetch --> HTTP
+    RestClient --> Answers: LiveCluster --> Connections --> HTTP
                             Recording (of recording.py)
                             Recorder, which keeps the answers of another
 
@@ -12,14 +12,15 @@ An error names the address and what to do. A path that the cluster does not have
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
 from netstack import InputError
 
 from ...base.errors import FlinkRestError
-from .answers import Answers, Refused
+from .answers import WITH_VALUES, Answers, Refused
+from .batches import batches, subtask_path
 from .live_cluster import TIMEOUT_S, LiveCluster
 
 _NOT_FOUND, _FAILURE = 404, 500
@@ -59,6 +60,7 @@ class RestClient:
         self.pause = self._answers.pause
         self.clock = self._answers.clock
         self._path = ""
+        self._has_batches = True
 
     def get(self, path: str) -> dict[str, Any]:
         """Return the object at a path that every cluster has.
@@ -83,21 +85,61 @@ class RestClient:
         Raises:
             FlinkRestError: there is no answer, or it does not come from Flink.
         """
-        answer = self._found(path, may_be_gone=may_be_gone)
-        return None if answer is None else self._of_shape(dict, answer)
+        (found,) = self.find_all([path], may_be_gone=may_be_gone)
+        return found
 
-    def find_list(
-        self, path: str, *, may_be_gone: bool = False, may_be_denied: bool = False
-    ) -> list[dict[str, Any]] | None:
+    def find_all(self, paths: Sequence[str], *, may_be_gone: bool = False) -> Iterator[dict[str, Any] | None]:
+        """Yield the objects at several paths, as `find` returns them. `clock` returns the time of each."""
+        for answer in self._found(paths, may_be_gone=may_be_gone):
+            yield None if answer is None else self._of_shape(dict, answer)
+
+    def find_list(self, path: str, *, may_be_gone: bool = False) -> list[dict[str, Any]] | None:
         """Return the list of objects at a path. It returns None, or raises errors, in the same cases as
         `find`.
+        """
+        (found,) = self.find_lists([path], may_be_gone=may_be_gone)
+        return found
+
+    def find_lists(
+        self, paths: Sequence[str], *, may_be_gone: bool = False, may_be_denied: bool = False
+    ) -> Iterator[list[dict[str, Any]] | None]:
+        """Yield the lists at several paths, as `find_list` returns them.
 
         With `may_be_denied`, a denied path, as by a proxy, counts as missing.
         """
-        answer = self._found(path, may_be_gone=may_be_gone, may_be_denied=may_be_denied)
-        if answer is None:
-            return None
-        return [self._of_shape(dict, entry) for entry in self._of_shape(list, answer)]
+        for answer in self._found(paths, may_be_gone=may_be_gone, may_be_denied=may_be_denied):
+            yield None if answer is None else self._list_of_objects(answer)
+
+    def subtask_metrics(
+        self, vertex: str, names: Mapping[int, Sequence[str]]
+    ) -> Iterator[tuple[int, list[dict[str, Any]]]]:
+        """Yield the values of the metrics of each subtask of a vertex, unless they are unknown.
+
+        `vertex` is the path of the vertex, and `names` has those of the metrics of each subtask. Subtasks
+        are requested one by one if the cluster, like a recording, has no answers for several.
+
+        Raises:
+            FlinkRestError: there is no answer, or it does not come from Flink.
+        """
+        left = dict(names)
+        if self._has_batches:
+            requests = list(batches(vertex, names))
+            answers = self._answers.answer_all([request.path for request in requests])
+            for request, answer in zip(requests, answers, strict=True):
+                if isinstance(answer, Refused) and answer.code == _NOT_FOUND:
+                    self._has_batches = False
+                    break
+                for subtask in request.names:
+                    del left[subtask]
+                if (found := self._checked(request.path, answer)) is not None:
+                    yield from request.split(self._list_of_objects(found)).items()
+        single = [
+            f"{subtask_path(vertex, subtask)}{WITH_VALUES}{','.join(wanted)}"
+            for subtask, wanted in left.items()
+        ]
+        for subtask, entries in zip(left, self.find_lists(single), strict=True):
+            if entries is not None:
+                yield subtask, entries
 
     @contextmanager
     def reading(self) -> Iterator[None]:
@@ -123,8 +165,19 @@ class RestClient:
             raise self._not_flink(f"there is {_SHAPES[type(answer)]} in place of {_SHAPES[shape]}")
         return answer
 
-    def _found(self, path: str, *, may_be_gone: bool, may_be_denied: bool = False) -> Any | None:
-        answer = self.answer(path)
+    def _list_of_objects(self, answer: object) -> list[dict[str, Any]]:
+        return [self._of_shape(dict, entry) for entry in self._of_shape(list, answer)]
+
+    def _found(
+        self, paths: Sequence[str], *, may_be_gone: bool, may_be_denied: bool = False
+    ) -> Iterator[Any | None]:
+        for path, answer in zip(paths, self._answers.answer_all(paths), strict=True):
+            yield self._checked(path, answer, may_be_gone=may_be_gone, may_be_denied=may_be_denied)
+
+    def _checked(
+        self, path: str, answer: Any | Refused, *, may_be_gone: bool = False, may_be_denied: bool = False
+    ) -> Any | None:
+        self._path = path
         if not isinstance(answer, Refused):
             return answer
         is_gone = answer.code == _NOT_FOUND

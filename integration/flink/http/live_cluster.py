@@ -6,15 +6,15 @@ No connection, or a 502, 503 or 504 of a proxy or of a job manager that is being
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 from urllib.parse import quote, urlsplit
 
 from ...base.errors import FlinkRestError, Note, Parameter, TooLargeError, TooManyValuesError, TransferError
 from ...base.reading import one_line
 from .access import ANONYMOUS, CREDENTIALS, Access
-from .answers import MOST_VALUES, Past, Refused, decode_json
-from .request import Answer, fetch
+from .answers import MOST_VALUES, Answers, Past, Refused, decode_json
+from .connections import Answer, Connections, Received
 
 TIMEOUT_S = 10.0
 """Time limit of one answer."""
@@ -29,6 +29,9 @@ MOST_RETRIES = 15
 """Maximum retries of all requests together, so that a failing cluster is not retried hundreds of times."""
 
 _TRANSIENT = frozenset({502, 503, 504})
+_TOGETHER = 32
+"""Maximum number of paths that are requested together."""
+
 _SHOWN = 120
 _LOG_IN = "set {}, or {} for a token."
 
@@ -44,7 +47,7 @@ class Api(NamedTuple):
 FLINK = Api("Flink", "Flink's REST API", "http://HOST:8081, or name the file of a recording")
 
 
-class LiveCluster:
+class LiveCluster(Answers):
     """Answers of a Flink cluster, or of a history server, over HTTP or HTTPS.
 
     `url` is the address of its web interface, including the path if it is behind a proxy. The part after a
@@ -81,17 +84,59 @@ class LiveCluster:
         if not right:
             raise FlinkRestError(f"{self.name}: is not an address of {api.name}. Write {api.example}.")
         self._access = access
-        self._timeout_s = timeout_s
+        self._connections = Connections(access, timeout_s=timeout_s, largest=LARGEST_ANSWER)
         self._sleep = sleep
         self._retries = MOST_RETRIES
+        self._answered_s = time.monotonic()
 
     def answer(self, path: str) -> Any | Refused:
-        """Return the answer of the cluster.
+        """Return the JSON of the answer, or an error status.
 
         Raises:
             FlinkRestError: there is no answer, access is denied, or the answer is not JSON.
         """
-        answer = self._fetch(path)
+        (answer,) = self.answer_all([path])
+        return answer
+
+    def answer_all(self, paths: Sequence[str]) -> Iterator[Any | Refused]:
+        """Yield the answers to several paths, requested at the same time on a few connections."""
+        done = 0
+        while done < len(paths):
+            some = paths[done : done + _TOGETHER]
+            received = self._connections.get([self._url(path) for path in some])
+            self._answered_s = time.monotonic()
+            for path, answer in zip(some, received, strict=False):  # a failure may have ended them
+                yield self._decoded(path, self._retried(path, answer))
+            done += len(received)
+
+    def pause(self, seconds: float) -> None:
+        """Wait."""
+        self._sleep(seconds)
+
+    def clock(self) -> float:
+        """Return the time of the last answer by this machine's clock."""
+        return self._answered_s
+
+    def _url(self, path: str) -> str:
+        return self.name + quote(path, safe="/?=&,")
+
+    def _retried(self, path: str, answer: Received) -> Answer:
+        """Return the answer to a path, or, if it is a transient failure, that to a later request."""
+        for pause_s in PAUSES_S:
+            if not self._retries or not _is_transient(answer):
+                break
+            self._retries -= 1
+            self._sleep(pause_s)
+            (answer,) = self._connections.get([self._url(path)])
+            self._answered_s = time.monotonic()
+        if isinstance(answer, TooLargeError):
+            raise self._too_large(path, f"{LARGEST_ANSWER >> 20} MiB")
+        if isinstance(answer, TransferError):
+            why = "" if answer.answers else "cannot be reached: "
+            raise FlinkRestError(answer.note.after(f"{self.name}: {why}"))
+        return answer
+
+    def _decoded(self, path: str, answer: Answer) -> Any | Refused:
         if not 200 <= answer.status < 300:
             return self._refusal(answer)
         try:
@@ -107,34 +152,6 @@ class LiveCluster:
                 f"{self.name}: {_shown(path)}: the answer is not JSON: {one_line(error)}. "
                 f"Check that this is the address of {self._api.name}."
             ) from None
-
-    def pause(self, seconds: float) -> None:
-        """Wait."""
-        self._sleep(seconds)
-
-    def clock(self) -> float:
-        """Return the time of this machine's clock."""
-        return time.monotonic()
-
-    def _fetch(self, path: str) -> Answer:
-        """Return the response; if all retries fail, the last failed response."""
-        url = self.name + quote(path, safe="/?=&,")
-        attempt = 0
-        while True:
-            is_last = attempt == len(PAUSES_S) or not self._retries
-            try:
-                answer = fetch(url, timeout_s=self._timeout_s, largest=LARGEST_ANSWER, access=self._access)
-                if is_last or answer.status not in _TRANSIENT:
-                    return answer
-            except TooLargeError:
-                raise self._too_large(path, f"{LARGEST_ANSWER >> 20} MiB") from None
-            except TransferError as error:
-                if is_last or not error.transient:
-                    why = "" if error.answers else "cannot be reached: "
-                    raise FlinkRestError(error.note.after(f"{self.name}: {why}")) from None
-            self._retries -= 1
-            self._sleep(PAUSES_S[attempt])
-            attempt += 1
 
     def _too_large(self, path: str, most: str) -> FlinkRestError:
         return FlinkRestError(
@@ -167,3 +184,10 @@ class LiveCluster:
 def _shown(path: str) -> str:
     """Return a path without its query, which may name hundreds of metrics."""
     return path.partition("?")[0]
+
+
+def _is_transient(answer: Received) -> bool:
+    """Return whether a later request may succeed."""
+    if isinstance(answer, TransferError):
+        return answer.transient
+    return isinstance(answer, Answer) and answer.status in _TRANSIENT

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, get_args
 
@@ -45,14 +45,12 @@ class PrometheusServer(LiveCluster):
         return Refused(answer.code, text.replacing(_of_prometheus).after(f"{self.name}: "))
 
 
-class PastCluster:
+class PastCluster(Answers):
     """A cluster with the figures of an earlier time. `metrics` answers the paths of Prometheus's API."""
 
     def __init__(self, cluster: Answers, metrics: Answers, past: Past) -> None:
         self.name = cluster.name
         self.past: Past | None = past
-        self.pause = cluster.pause
-        self.clock = cluster.clock
         self._cluster = cluster
         self._metrics = metrics
 
@@ -64,6 +62,20 @@ class PastCluster:
         """
         source = self._metrics if path.startswith(OF_PROMETHEUS) else self._cluster
         return source.answer(path)
+
+    def answer_all(self, paths: Sequence[str]) -> Iterator[Any | Refused]:
+        """Yield the answers to several paths, together if all are of the cluster."""
+        if any(path.startswith(OF_PROMETHEUS) for path in paths):
+            return super().answer_all(paths)
+        return self._cluster.answer_all(paths)
+
+    def pause(self, seconds: float) -> None:
+        """Wait as the cluster does."""
+        self._cluster.pause(seconds)
+
+    def clock(self) -> float:
+        """Return the time of the last answer of the cluster."""
+        return self._cluster.clock()
 
 
 @contextmanager

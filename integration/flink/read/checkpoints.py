@@ -75,7 +75,12 @@ def _since_start(client: RestClient, job: FlinkJob, *statuses: str) -> list[Mapp
 
 
 def _read_checkpoint(client: RestClient, job: FlinkJob, entry: Mapping[str, Any]) -> CheckpointResult | None:
-    vertices = [_read_vertex_checkpoint(client, job, entry["id"], vertex) for vertex in job.vertices]
+    path = f"/jobs/{job.id}/checkpoints/details/{entry['id']}/subtasks"
+    answers = client.find_all([f"{path}/{vertex.id}" for vertex in job.vertices], may_be_gone=True)
+    vertices = [
+        _vertex_checkpoint(job, vertex, answer or {})
+        for vertex, answer in zip(job.vertices, answers, strict=True)
+    ]
     if not any(vertex.start_delay_ms for vertex in vertices):
         return None
     checkpoint = CheckpointResult(
@@ -92,11 +97,7 @@ def _read_checkpoint(client: RestClient, job: FlinkJob, entry: Mapping[str, Any]
     return checkpoint
 
 
-def _read_vertex_checkpoint(
-    client: RestClient, job: FlinkJob, checkpoint: int, vertex: FlinkVertex
-) -> VertexCheckpoint:
-    path = f"/jobs/{job.id}/checkpoints/details/{checkpoint}/subtasks/{vertex.id}"
-    answer = client.find(path, may_be_gone=True) or {}
+def _vertex_checkpoint(job: FlinkJob, vertex: FlinkVertex, answer: Mapping[str, Any]) -> VertexCheckpoint:
     by_index = {
         entry["index"]: entry for entry in answer.get("subtasks", ()) if entry.get("status") == "completed"
     }

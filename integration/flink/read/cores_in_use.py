@@ -27,6 +27,9 @@ from .samples import Sample, Samples, SubtaskSamples, account_s
 CPU_TIME = "Status.JVM.CPU.Time"
 CPU_LOAD = "Status.JVM.CPU.Load"
 
+MOST_POLLED = 50
+"""Maximum number of task managers that are polled. The others count as using the median of their cores."""
+
 _MIN_SPAN = 0.5
 """Two answers are used as a pair for the cores in use if at least this share of the time watched lies between
 them.
@@ -47,7 +50,7 @@ class Host:
 
 
 class Processors:
-    """Polls the task managers of a job for their use of cores.
+    """Polls task managers of a job for their use of cores: all, or some that are evenly chosen.
 
     `details` are the answers of ``/taskmanagers/ID``.
     """
@@ -58,16 +61,23 @@ class Processors:
         self._client = client
         self._job = job
         self._details = details
-        self._polls: dict[str, list[Sample]] = {manager: [] for manager in details}
+        ordered = sorted(details, key=_order)
+        polled = min(len(ordered), MOST_POLLED)
+        chosen = {ordered[place * len(ordered) // polled] for place in range(polled)}
+        self._polls: dict[str, list[Sample]] = {manager: [] for manager in details if manager in chosen}
         self._silent: set[str] = set()
 
+    @property
+    def polled(self) -> int:
+        """The number of task managers that are polled."""
+        return len(self._polls)
+
     def poll(self) -> None:
-        """Poll all task managers once more, except those that refused to answer."""
-        for manager in self._polls:
-            if manager in self._silent:
-                continue
-            path = f"/taskmanagers/{manager}/metrics?get={CPU_LOAD},{CPU_TIME}"
-            entries = self._client.find_list(path, may_be_gone=True, may_be_denied=True)
+        """Poll the task managers once more, except those that refused to answer."""
+        asked = [manager for manager in self._polls if manager not in self._silent]
+        paths = [f"/taskmanagers/{manager}/metrics?get={CPU_LOAD},{CPU_TIME}" for manager in asked]
+        answers = self._client.find_lists(paths, may_be_gone=True, may_be_denied=True)
+        for manager, entries in zip(asked, answers, strict=True):
             if entries is None:
                 self._silent.add(manager)
             values = {str(entry["id"]): number(entry.get("value")) for entry in entries or ()}
@@ -76,7 +86,7 @@ class Processors:
     def add(self, manager: str, values: Mapping[str, float | None]) -> None:
         """Add the answer of a task manager. A virtual machine that does not know a value reports -1."""
         known_values = {name: value for name, value in values.items() if value is not None and value >= 0}
-        self._polls[manager].append(known_values)
+        self._polls.setdefault(manager, []).append(known_values)
 
     def hosts(self, samples: Samples) -> list[Host]:
         """Return the machines of the job. `samples` are the answers of its tasks in the same polls."""
@@ -88,7 +98,10 @@ class Processors:
         for managers in self._processes():
             host = host_of(self._path(managers[0]))
             hosts.setdefault(host or f"of {managers[0]}", []).append(managers)
-        return [self._host(processes, tasks) for processes in hosts.values()]
+        in_use = {manager: self._cores_in_use(manager, tasks.get(manager, ())) for manager in self._polls}
+        typical = middle(in_use.values())
+        in_use = {manager: in_use.get(manager, typical) for manager in self._details}
+        return [self._host(processes, in_use) for processes in hosts.values()]
 
     def _processes(self) -> list[list[str]]:
         """Return the task managers of each process.
@@ -98,7 +111,8 @@ class Processors:
         """
         processes: dict[object, list[str]] = {}
         for manager in sorted(self._details, key=_order):
-            path, times = self._path(manager), tuple(each.get(CPU_TIME) for each in self._polls[manager])
+            path, polls = self._path(manager), self._polls.get(manager, ())
+            times = tuple(each.get(CPU_TIME) for each in polls)
             process: object = manager
             if is_local(path):
                 process = LOCAL_PATH
@@ -107,18 +121,13 @@ class Processors:
             processes.setdefault(process, []).append(manager)
         return list(processes.values())
 
-    def _host(
-        self, processes: Sequence[Sequence[str]], tasks: Mapping[str | None, Sequence[SubtaskSamples]]
-    ) -> Host:
+    def _host(self, processes: Sequence[Sequence[str]], in_use: Mapping[str, float | None]) -> Host:
         managers = sorted((manager for process in processes for manager in process), key=_order)
-        in_use = [
-            middle(self._cores_in_use(manager, tasks.get(manager, ())) for manager in process)
-            for process in processes
-        ]
+        of_processes = [middle(map(in_use.get, process)) for process in processes]
         return Host(
             managers=tuple(managers),
             cores=highest(self._cores(manager) for manager in managers),
-            cores_in_use=total(complete(in_use) or ()),
+            cores_in_use=total(complete(of_processes) or ()),
             other_jobs=any(runs_other_jobs(self._details[manager], self._job) for manager in managers),
         )
 

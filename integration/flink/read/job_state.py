@@ -1,10 +1,11 @@
 """The state of a job, and the check that it did not change while the job was read.
 
-Flink's paths: ``/config``, ``/jobs/overview``, ``/jobs/ID``, ``/jobs/ID/vertices/V``, ``/taskmanagers/ID``.
+Flink's paths: ``/config``, ``/jobs/overview``, ``/jobs/ID``, ``/jobs/ID/vertices/V``, ``/taskmanagers``,
+``/taskmanagers/ID``.
 
 Reading a job takes hundreds of requests in half a minute or more. Meanwhile the job may end, restart, or be
 rescaled. Flink gives each start of a job a new time in ``timestamps.RUNNING``, and each start of a subtask a
-new attempt number. A lost task manager has no ``/taskmanagers/ID`` any more. Another job manager may have
+new attempt number. A lost task manager is no longer in ``/taskmanagers``. Another job manager may have
 another version. All this is read first, and again at the end, when the cluster's cached answers
 (``refresh-interval`` of ``/config``) have expired. A difference aborts the import. The same comparison is
 made after any other failure, because an invalid answer usually means that the job has changed.
@@ -184,21 +185,22 @@ def _read_state(
         raise FlinkRestError(
             f"{client.url}: job {job}: has {count:,} vertices; at most {MOST_VERTICES:,} are read."
         )
-    vertices = {
-        entry["id"]: client.find(f"/jobs/{job}/vertices/{entry['id']}") or {} for entry in details["vertices"]
-    }
+    ids = [entry["id"] for entry in details["vertices"]]
+    answers = client.find_all([f"/jobs/{job}/vertices/{vertex}" for vertex in ids])
+    vertices = {vertex: answer or {} for vertex, answer in zip(ids, answers, strict=True)}
     managers = dict.fromkeys(
         subtask.get("taskmanager-id")
         for answer in vertices.values()
         for subtask in answer.get("subtasks", ())
     )
-    asked = () if None in managers or not with_managers else map(str, managers)
+    known = [] if None in managers or not with_managers else list(map(str, managers))
+    about = client.find_all([f"/taskmanagers/{manager}" for manager in known])
     return JobState(
         id=job,
         version=version,
         details=details,
         vertices=vertices,
-        managers={manager: client.find(f"/taskmanagers/{manager}") or {} for manager in asked},
+        managers={manager: answer or {} for manager, answer in zip(known, about, strict=True)},
         refresh_s=refresh_s,
         asked_s=client.clock(),
     )
@@ -264,7 +266,7 @@ def _change(client: RestClient, before: JobState) -> str | None:
             f"job {before.id} became {state} while it was watched; only a job that keeps running shows "
             f"its load. {_TRY_AGAIN}"
         )
-    after = _read_state(client, before.id, version, refresh_s, with_managers=bool(before.managers))
+    after = _read_state(client, before.id, version, refresh_s, with_managers=False)
     if before.vertices.keys() != after.vertices.keys():
         return f"the vertices of job {before.id} changed while it was read. {_TRY_AGAIN}"
     was = {entry["id"]: entry["parallelism"] for entry in before.details["vertices"]}
@@ -283,11 +285,25 @@ def _change(client: RestClient, before: JobState) -> str | None:
     for entry in after.details["vertices"]:
         if (change := _change_of_subtasks(entry, before, after)) is not None:
             return change
+    present = _present(client, before.managers)
     for manager, answer in before.managers.items():
-        if bool(answer) != bool(after.managers.get(manager)):
+        if bool(answer) != (manager in present):
             what = "has disappeared" if answer else "has appeared"
             return f"job {before.id}: task manager {manager} {what} while it was watched. {_TRY_AGAIN}"
     return None
+
+
+def _present(client: RestClient, managers: Mapping[str, _Entry]) -> set[str]:
+    """Return those of the task managers that the cluster still has.
+
+    The list of all shows this, except for task managers of which the cluster did not report details.
+    """
+    listed = client.find("/taskmanagers", may_be_gone=True) if any(managers.values()) else None
+    present = {entry["id"] for entry in listed["taskmanagers"]} if listed else set()
+    asked = [manager for manager, answer in managers.items() if not (answer and listed)]
+    about = client.find_all([f"/taskmanagers/{manager}" for manager in asked])
+    found = {manager for manager, answer in zip(asked, about, strict=True) if answer}
+    return (present - set(asked)) | found
 
 
 def _change_of_subtasks(vertex: _Entry, before: JobState, after: JobState) -> str | None:

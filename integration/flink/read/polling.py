@@ -9,20 +9,39 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from math import inf
 from typing import Any
 
 from netstack import QuantityError, parse_flink_duration
 
+from ...base.optional_figures import quotient
 from ..http.answers import number
 from ..http.client import RestClient
-from .job import FlinkJob
+from .job import FlinkJob, FlinkVertex
 from .job_state import JobState
 from .running_tasks import check_all_go_on, check_counts
-from .samples import METER_S, OF_A_MINUTE, Round, Sample, Samples, samples_of
+from .samples import (
+    ACCOUNT,
+    METER_S,
+    OF_A_MINUTE,
+    Round,
+    Sample,
+    Samples,
+    account_s,
+    samples_of,
+    totals,
+)
 
 POLLS = 12
-"""Number of polls of each subtask."""
+"""Number of polls of a job of which all subtasks are polled in detail."""
+
+POLLS_OF_LARGE = 7
+"""Maximum number of polls of a larger job, at most one for each update of its metrics."""
+
+IN_DETAIL = 300
+"""Maximum number of subtasks of a job that are polled in detail."""
 
 UPDATE_INTERVAL = "metrics.fetcher.update-interval"
 _DEFAULT_INTERVAL_S = 10.0
@@ -74,8 +93,27 @@ METER_AGE_S = METER_S + 10.0
 OVER_GATES: Mapping[str, Callable[[Sequence[float]], float]] = {"debloatedBufferSize": min}
 """Aggregation of a field's values over several gates; by default the maximum."""
 
-MetricNames = Mapping[str, Mapping[str, str]]
-"""Metric names of the subtasks and the field of each, by vertex id."""
+_BETWEEN = frozenset({"records_in", "records_out", *ACCOUNT})
+"""Fields of a subtask that is not polled in detail: whether it runs, and the course of its load."""
+
+_AT_END = _BETWEEN | {
+    *("bytes_in", "bytes_out", "buffers_in_remote", "buffers_in_local", "buffers_out"),
+    "currentInputWatermark",
+}
+"""Fields of such a subtask at the last poll: all that a scenario needs of every subtask."""
+
+AT_BEGIN = _AT_END | {field for field in METRICS if field.endswith(OF_A_MINUTE)}
+"""Fields of such a subtask at the first poll, with the rates of the minute before."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Polled:
+    """The metrics to request."""
+
+    fields: Mapping[str, Mapping[str, str]]
+    """Metric names of the subtasks and the field of each, by vertex id."""
+    in_detail: Mapping[str, Collection[int]]
+    """The subtasks that are polled in detail, by vertex id. Others are polled for their load alone."""
 
 
 def watch_time_s(job: FlinkJob) -> float:
@@ -108,26 +146,77 @@ def take_samples(
     Raises:
         FlinkRestError: a task has restarted, or stood still while others went on.
     """
-    period = watch_s / (POLLS - 1)
-    names = metric_names(client, job, lambda: pause(period))
+    interval_s, in_detail = _interval_s(job), subtasks_in_detail(job)
+    is_large = any(len(in_detail[vertex.id]) < vertex.parallelism for vertex in job.vertices)
+    polls = POLLS
+    if is_large:
+        updates = watch_s / interval_s if interval_s else inf
+        polls = 1 + int(min(max(updates, 1), POLLS_OF_LARGE - 1))
+    period = watch_s / (polls - 1)
+    fields = metric_fields(client, job, lambda: pause(period))
+    polled = Polled(fields=fields, in_detail=in_detail)
     rounds: list[Round] = []
-    for number_of in range(POLLS):
+    begin_s = client.clock()
+    for number_of in range(polls):
         if number_of:
-            pause(period)
-        rounds.append(poll(client, job, names))
+            now_s = client.clock()
+            begin_s = max(begin_s + period, now_s)
+            pause(begin_s - now_s)
+        needed = {0: AT_BEGIN, polls - 1: _AT_END}.get(number_of, _BETWEEN)
+        rounds.append(poll(client, job, polled, needed))
         on_poll(number_of * period)
 
     def poll_again() -> Round:
         pause(period)
-        return poll(client, job, names)
+        return poll(client, job, polled, _BETWEEN)
 
     check_counts(client, job, state, rounds)
-    check_all_go_on(client, job, rounds, poll_again, at_each_poll=_interval_s(job) < 2 * period)
+    # For a large job, one more poll would take a whole interval.
+    at_each_poll = interval_s < period if is_large else interval_s < 2 * period
+    check_all_go_on(client, job, rounds, poll_again, at_each_poll=at_each_poll)
     return samples_of(rounds, job)
 
 
-def metric_names(client: RestClient, job: FlinkJob, wait: Callable[[], None]) -> MetricNames:
-    """Return the metrics to request. `wait` is called while a starting cluster lists no metrics."""
+def subtasks_in_detail(job: FlinkJob) -> Mapping[str, Collection[int]]:
+    """Return the subtasks to poll in detail, by vertex id.
+
+    These are all, or those of each vertex that have been busiest since they started, and as many others.
+    """
+    in_detail: dict[str, Collection[int]] = {}
+    left = IN_DETAIL
+    # Small vertices first, since they need less than an equal part.
+    vertices = sorted(job.vertices, key=lambda vertex: vertex.parallelism)
+    for number_of, vertex in enumerate(vertices):
+        most = max(1, left // (len(vertices) - number_of))
+        in_detail[vertex.id] = _of_vertex(vertex, most)
+        left -= len(in_detail[vertex.id])
+    return in_detail
+
+
+def _of_vertex(vertex: FlinkVertex, most: int) -> Collection[int]:
+    """Return at most so many subtasks of a vertex: the busiest ones, and others at equal distances."""
+    if vertex.parallelism <= most:
+        return range(vertex.parallelism)
+    busy = {subtask: _busy_share(totals(vertex, subtask)) for subtask in range(vertex.parallelism)}
+    by_share = sorted(busy, key=lambda subtask: -busy[subtask])
+    chosen = set(by_share[: (most + 1) // 2])
+    others = [subtask for subtask in busy if subtask not in chosen]
+    more = most - len(chosen)
+    return chosen | {others[place * len(others) // more] for place in range(more)}
+
+
+def _busy_share(sample: Sample) -> float:
+    """Return the share of time for which a subtask has been busy; 0: not reported."""
+    return quotient(quotient(sample.get("busy_ms"), 1e3), account_s(sample)) or 0.0
+
+
+def metric_fields(
+    client: RestClient, job: FlinkJob, wait: Callable[[], None]
+) -> Mapping[str, Mapping[str, str]]:
+    """Return the names of the metrics to request and their fields, by vertex id.
+
+    `wait` is called while a starting cluster lists no metrics.
+    """
     names: dict[str, Mapping[str, str]] = {}
     for vertex in job.vertices:
         for left in reversed(range(_TRIES)):
@@ -148,14 +237,18 @@ def metric_names(client: RestClient, job: FlinkJob, wait: Callable[[], None]) ->
     return names
 
 
-def poll(client: RestClient, job: FlinkJob, names: MetricNames) -> Round:
-    """Request the present values of all subtasks."""
+def poll(client: RestClient, job: FlinkJob, polled: Polled, needed: Collection[str]) -> Round:
+    """Request the present values of all subtasks; `needed` are the fields of those not polled in detail."""
     answers = {}
     for vertex in job.vertices:
-        fields = names[vertex.id]
-        for subtask in range(vertex.parallelism if fields else 0):
-            path = f"/jobs/{job.id}/vertices/{vertex.id}/subtasks/{subtask}/metrics"
-            if entries := client.find_list(f"{path}?get={','.join(fields)}"):
+        fields, in_detail = polled.fields[vertex.id], polled.in_detail[vertex.id]
+        if not fields:
+            continue
+        every, some = tuple(fields), tuple(name for name, field in fields.items() if field in needed)
+        names = {subtask: every if subtask in in_detail else some for subtask in range(vertex.parallelism)}
+        path = f"/jobs/{job.id}/vertices/{vertex.id}"
+        for subtask, entries in client.subtask_metrics(path, names):
+            if entries:
                 answers[vertex.id, subtask] = (client.clock(), _sample(entries, fields))
     return answers
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from statistics import median
 
 from ...base.optional_figures import complete, middle
@@ -47,7 +48,7 @@ Round = Mapping[Task, tuple[float, Sample]]
 """The answers of one poll, each with its time (seconds of the client's clock)."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class SubtaskSamples:
     """The answers of one subtask, in order, with their times (seconds of the client's clock)."""
 
@@ -73,7 +74,7 @@ class SubtaskSamples:
         """Return the rate of a counter in the minute before the first answer; None: not reported."""
         return self.samples[0].get(f"{field}{OF_A_MINUTE}") if len(self.samples) > 1 else None
 
-    @property
+    @cached_property
     def accounted_s(self) -> float | None:
         """Time between the first and the last answer by the task's account; None: the task has no account."""
         parts = complete(self.increase(field) for field in ACCOUNT)

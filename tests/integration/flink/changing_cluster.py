@@ -45,7 +45,7 @@ _TIMES = {
 
 
 @dataclass
-class ChangingCluster:
+class ChangingCluster(Answers):
     """Answers for the moment; `starts` are in order of time, and `random` says how long an answer takes."""
 
     starts: tuple[Start, ...]
@@ -99,6 +99,18 @@ class ChangingCluster:
                 return {"jobs": self._overview()}
             case ["jobs", job, "vertices", vertex, "subtasks", number, "metrics"]:
                 return self._metrics(job, vertex, int(number), wanted)
+            case ["jobs", job, "vertices", vertex, "metrics"]:
+                names: dict[str, list[str]] = {}
+                for name in wanted:
+                    names.setdefault(name.partition(".")[0], []).append(name.partition(".")[2])
+                return [
+                    entry | {"id": f"{number}.{entry['id']}"}
+                    for number in names
+                    for entry in self._metrics(job, vertex, int(number), names[number])
+                ]
+            case ["taskmanagers"]:
+                known = dict.fromkeys(manager for start in self.starts for manager in start.managers)
+                return {"taskmanagers": [each for each in map(self._manager, known) if each is not None]}
             case ["jobs", job, *rest]:
                 return self._of_job(job, rest)
             case ["taskmanagers", manager]:

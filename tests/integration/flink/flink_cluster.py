@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
-from integration.flink.http.answers import Refused
+from integration.flink.http.answers import Answers, Refused
 
 RECORDINGS = Path(__file__).parents[2] / "data/flink-rest"
 NAMES = (
@@ -55,6 +55,23 @@ class ReplayedCluster:
         wanted = [name for names in query.get("get", ()) for name in names.split(",")]
         if not wanted:
             return self.answers.get(path)
+        if (vertex := path.removesuffix("/metrics")) in self.answers and "/vertices/" in path:
+            return self._of_subtasks(vertex, wanted)
+        return self._values(path, wanted)
+
+    def _of_subtasks(self, vertex: str, wanted: list[str]) -> list[dict[str, str]]:
+        """The values of several subtasks; each name begins with the number of its subtask."""
+        names: dict[str, list[str]] = {}
+        for name in wanted:
+            subtask, _, of_subtask = name.partition(".")
+            names.setdefault(subtask, []).append(of_subtask)
+        return [
+            entry | {"id": f"{subtask}.{entry['id']}"}
+            for subtask in names
+            for entry in self._values(f"{vertex}/subtasks/{subtask}/metrics", names[subtask]) or []
+        ]
+
+    def _values(self, path: str, wanted: list[str]) -> list[dict[str, str]] | None:
         rounds = self.answers.get(path + ALL_METRICS)
         if rounds is None:
             return None
@@ -113,7 +130,7 @@ class ReplayedCluster:
         return gone
 
 
-class Unserved:
+class Unserved(Answers):
     """A cluster that is asked without a server, where many imports are made and none is about HTTP."""
 
     def __init__(self, cluster: ReplayedCluster) -> None:

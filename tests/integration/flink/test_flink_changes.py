@@ -183,6 +183,7 @@ class OverHttp:
         self.name = self._live.name
         self.past = None
         self.answer = self._live.answer
+        self.answer_all = self._live.answer_all
         self.pause = cluster.pause
         self.clock = cluster.clock
 

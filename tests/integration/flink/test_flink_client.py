@@ -12,6 +12,7 @@ import pytest
 from integration.base.errors import FlinkRestError
 from integration.flink.http import live_cluster
 from integration.flink.http.client import RestClient
+from integration.flink.http.connections import CONNECTIONS
 from tests.integration.flink.flink_cluster import Quiet, serving_on_loopback
 
 Answer = Callable[[BaseHTTPRequestHandler], None]
@@ -240,3 +241,43 @@ def test_a_redirection_does_not_begin_the_time_anew():
 
     with answering(answer) as url, pytest.raises(FlinkRestError, match=r"no complete answer within 0\.2 s"):
         RestClient(url, timeout_s=0.2).get("/config")
+
+
+def test_connections_are_kept_and_closed_with_the_client() -> None:
+    opened: list[object] = []
+    ended = threading.Semaphore(0)
+
+    class Handler(Quiet, BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def setup(self) -> None:
+            super().setup()
+            opened.append(self.client_address)
+
+        def do_GET(self) -> None:
+            sent(json.dumps({"path": self.path}).encode())(self)
+
+        def finish(self) -> None:
+            super().finish()
+            ended.release()
+
+    with serving_on_loopback(Handler) as url:
+        client = RestClient(url)
+        paths = [f"/{number}" for number in range(50)]
+        assert list(client.find_all(paths)) == [{"path": path} for path in paths]
+        assert client.get("/last") == {"path": "/last"}
+        assert len(opened) == CONNECTIONS
+        del client
+        for _ in opened:
+            ended.acquire()
+
+
+def test_of_several_paths_the_first_that_fails_is_reported() -> None:
+    def answer(request: BaseHTTPRequestHandler) -> None:
+        sent(b"{}" if request.path in "/0 /1" else b"no")(request)
+
+    with answering(answer) as url:
+        found = RestClient(url).find_all([f"/{number}" for number in range(100)])
+        assert [next(found), next(found)] == [{}, {}]
+        with pytest.raises(FlinkRestError, match="/2: the answer is not JSON"):
+            next(found)

@@ -28,7 +28,7 @@ from integration.flink.fit.processor_time import (
     shares_of_core,
 )
 from integration.flink.fit.words import note_of
-from integration.flink.http.answers import Refused
+from integration.flink.http.answers import Answers, Refused
 from integration.flink.http.client import RestClient
 from integration.flink.read.cores_in_use import CPU_LOAD, CPU_TIME, Host, Processors
 from integration.flink.read.job import FlinkEdge, FlinkJob, FlinkVertex, host_of
@@ -397,7 +397,7 @@ def test_an_emulation_makes_the_same_busy_time_of_the_costs() -> None:
 NO_SAMPLES: dict[str, list[SubtaskSamples]] = {vertex.id: [] for vertex in JOB.vertices}
 
 
-class OneTaskManager:
+class OneTaskManager(Answers):
     """A cluster whose task managers give the configured answers, in turn."""
 
     name = "made up"

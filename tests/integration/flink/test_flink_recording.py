@@ -87,7 +87,7 @@ def test_a_recording_of_an_import_gives_the_same_import(name: str, ending: str, 
     assert (file.read_bytes()[:2] == b"\x1f\x8b") == ending.endswith("gz")
 
 
-class Ticking:
+class Ticking(Answers):
     """Answers of a file at the times of a clock that never stands still, as a cluster's come."""
 
     def __init__(self, file: Path) -> None:
