@@ -16,7 +16,7 @@ from ..base.errors import FlinkRestError
 from .fit.alternatives import changed, nearest
 from .fit.course import with_courses
 from .fit.fit_scenario import fit_scenario
-from .fit.noted import Remark, Remarks
+from .fit.noted import Remark, Remarks, some
 from .fit.overrides import EVERYWHERE, Overrides, check_names
 from .fit.processor_time import BURN, Burning, burning_of, core_remarks
 from .fit.steadiness import calm_moment, unsteady
@@ -179,7 +179,7 @@ class _Read(NamedTuple):
     managers: Mapping[str, Mapping[str, Any]]
     """The task managers, in the form of ``/taskmanagers/ID``."""
     remarks: Remarks = ()
-    """Remarks on the time of the figures."""
+    """Remarks on the time of the figures, and on task managers without figures."""
 
 
 @contextmanager
@@ -206,6 +206,7 @@ def _present(
             watching(done_s, seconds)
 
         samples = take_samples(client, running, state, seconds, pause=pause, on_poll=on_poll)
+        sampled = {"polled": processors.polled, "managers": len(state.managers)}
         yield _Read(
             state=state,
             job=running,
@@ -214,6 +215,9 @@ def _present(
             ended=read_ended_checkpoints(client, running),
             hosts=processors.hosts(samples),
             managers=state.managers,
+            remarks=(Remark("cores_sampled", values=sampled),)
+            if processors.polled < len(state.managers)
+            else (),
         )
 
 
@@ -257,7 +261,7 @@ def _about_past(present: FlinkJob, figures: PastFigures) -> Remarks:
     if complete < moments:
         remarks += (Remark("past_gaps", values={"complete": complete, "moments": moments}),)
     if figures.gone:
-        remarks += (Remark("past_managers_gone", ", ".join(figures.gone)),)
+        remarks += (Remark("past_managers_gone", some(figures.gone)),)
     if figures.before:
         remarks += (Remark("past_checkpoint_before"),)
     return (*remarks, Remark("past_unreported", values={"missing": figures.missing}))

@@ -13,6 +13,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -132,6 +133,7 @@ class JobFlows:
         self._by_id = {vertex.id: vertex for vertex in job.vertices}
         every = [subtask for subtasks in samples.values() for subtask in subtasks]
         self._watched_s = passed_s(samples)
+        self._firings: dict[str, Firings | None] = {}
         self._age_s = middle(_partial_account_s(each.samples[-1]) or None for each in every if each.samples)
 
     def _each(self, vertex: FlinkVertex, field: str) -> list[Counts] | None:
@@ -282,15 +284,23 @@ class JobFlows:
         few = emitted is not None and emitted.watched < LEAST_RECORDS
         return few and firings is not None and not firings.records
 
+    @cached_property
+    def _poll_times(self) -> list[float]:
+        return _poll_times(self._samples)
+
     def firings(self, vertex: FlinkVertex) -> Firings | None:
         """Return the interval and size of a vertex's bursts; None if it emits records while it reads, or
         rarely.
         """
+        if vertex.id not in self._firings:
+            self._firings[vertex.id] = self._find_firings(vertex)
+        return self._firings[vertex.id]
+
+    def _find_firings(self, vertex: FlinkVertex) -> Firings | None:
         if not self._job.outputs(vertex):
             return None
         subtasks, is_source = self._samples[vertex.id], not self._job.inputs(vertex)
-        clock = _poll_times(self._samples)
-        polls = [_advancing(subtask, clock, is_source=is_source) for subtask in subtasks]
+        polls = [_advancing(subtask, self._poll_times, is_source=is_source) for subtask in subtasks]
         emitted = [
             after.emitted - before.emitted for of_subtask in polls for before, after in pairwise(of_subtask)
         ]

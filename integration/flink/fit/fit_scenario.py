@@ -23,7 +23,7 @@ from .edges import edges_of
 from .event_time import by_event_time
 from .exchange_flows import JobFlows
 from .job_options import read_config
-from .noted import Noted, Remark, Remarks
+from .noted import Noted, Remark, Remarks, some
 from .overrides import Overrides
 from .processor_time import NOTHING_BURNS, Burning
 from .subtask_loads import queue_growth
@@ -129,5 +129,5 @@ def _network_memory(
     if len(set(sizes.values())) > 1:
         remarks += (Remark("network_memory_differs", least),)
     if shared := [name for name, answer in managers.items() if runs_other_jobs(answer, job)]:
-        remarks += (Remark("network_memory_shared", ", ".join(shared)),)
+        remarks += (Remark("network_memory_shared", some(shared)),)
     return Noted(sizes[least], remarks)

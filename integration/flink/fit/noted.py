@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Generic, NamedTuple, TypeVar
 
 T = TypeVar("T")
+
+MOST_NAMED = 4
+"""Maximum number of subtasks, machines or paths that one sentence, or sentences of one kind, name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +24,13 @@ class Remark:
 
 
 Remarks = tuple[Remark, ...]
+
+
+def some(names: Iterable[object]) -> str:
+    """Return the first few names, and the number of the others."""
+    listed = list(map(str, names))
+    shown, more = ", ".join(listed[:MOST_NAMED]), len(listed) - MOST_NAMED
+    return shown if more <= 0 else f"{shown} and {more:,} more"
 
 
 class Noted(NamedTuple, Generic[T]):

@@ -33,7 +33,7 @@ from ...base.optional_figures import middle, quotient, total
 from ..read.cores_in_use import Host
 from ..read.job import FlinkJob, FlinkVertex
 from ..read.samples import Samples, SubtaskSamples
-from .noted import Remark, Remarks
+from .noted import MOST_NAMED, Remark, Remarks, some
 from .overrides import Overrides, of_vertex
 
 BURN = "burn"
@@ -286,22 +286,40 @@ def _tasks_by_manager(job: FlinkJob, samples: Samples, modes: Mapping[str, str])
 
 
 def core_remarks(burning: Burning) -> Remarks:
-    """Return the assumptions about the work of tasks, for each machine on which the service mode matters."""
-    remarks: Remarks = ()
+    """Return the assumptions about the work of tasks, for each machine on which the service mode matters.
+
+    Many remarks of one kind become one, with the values of all these machines.
+    """
+    in_doubt = burning.in_doubt
+    found: dict[str, list[tuple[CoreUse, Remark]]] = {}
     for use in burning.uses:
+        remarks: Remarks = ()
         if tasks := use.burning(burning.vertices):
-            remarks += _on_burning(use, tasks)
-        elif use in burning.in_doubt:
-            remarks += (Remark(_doubt(use), ", ".join(use.host.managers), {"use": use}),)
-    return remarks
+            remarks = _on_burning(use, tasks)
+        elif use in in_doubt:
+            remarks = (Remark(_doubt(use), some(use.host.managers), {"uses": [use]}),)
+        for remark in remarks:
+            found.setdefault(remark.kind, []).append((use, remark))
+    return tuple(remark for alike in found.values() for remark in _together(alike))
+
+
+def _together(alike: Sequence[tuple[CoreUse, Remark]]) -> Remarks:
+    """Return the remarks of one kind; one for all machines if there are many."""
+    uses, remarks = zip(*alike, strict=True)
+    if len(alike) <= MOST_NAMED:
+        return remarks
+    first, *others = (remark.values for remark in remarks)
+    values = {name: sum((each[name] for each in others), first[name]) for name in first}
+    managers = sum(len(use.host.managers) for use in uses)
+    return (Remark(remarks[0].kind, f"{managers:,} task managers", values),)
 
 
 def _on_burning(use: CoreUse, tasks: Sequence[Task]) -> Remarks:
-    where, reporting = ", ".join(use.host.managers), [task for task in tasks if task.reports]
+    where, reporting = some(use.host.managers), [task for task in tasks if task.reports]
     elsewhere = "cpu_bound_by_override" if all(task.mode == BURN for task in tasks) else "cpu_bound_elsewhere"
     share = share_with_core(reporting, use.cores) if reporting else None
     kind = "cpu_bound" if use.burns else elsewhere
-    remarks = [Remark(kind, where, {"use": use, "core_share": share})]
+    remarks = [Remark(kind, where, {"uses": [use], "core_shares": [share]})]
     if len(reporting) < len(tasks):
         counts = {"silent": len(tasks) - len(reporting), "tasks": len(tasks)}
         remarks.append(Remark("whole_core_assumed", where, counts))

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from math import inf
 from typing import Any
 
 from ...base.errors import Note, Parameter
 from ...base.number_text import NOTHING, milliseconds, time_span
+from ...base.optional_figures import known
 from ...runs.reference_comparison import ComparedFigure
 from ..read.past_window import moment_text, span_text
-from .noted import Remark
+from .noted import Remark, some
 from .processor_time import CoreUse
 from .steadiness import Levels, Movement
 
@@ -100,6 +101,8 @@ SENTENCES: Mapping[str, str] = {
     "the work of tasks is CPU-bound" + _WAITS,
     "cores_used_by_others": "{where}: other tasks may run there, too, so it is unknown whether the work of "
     "this job is CPU-bound" + _WAITS,
+    "cores_sampled": "The processor time was read of {polled} of {managers} task managers; assuming the "
+    "median of their cores in use for the others.",
     "waits_for_cores_unknown": "{where}: the number of cores is not reported, so it is unknown whether tasks "
     "wait for one{figures}" + _WAITS,
     "user_of_cores_unknown": "{where}: this work may have used the cores, or other work may "
@@ -221,9 +224,9 @@ def change_text(remark: Remark) -> str:
 def _texts(kind: str, values: Mapping[str, Any]) -> dict[str, object]:
     """Return the values of a remark as its sentence needs them."""
     texts = dict(values)
-    for name in ("subtasks", "others"):
+    for name in ("subtasks", "others", "paths"):
         if name in values:
-            texts[name] = ", ".join(map(str, values[name]))
+            texts[name] = some(values[name])
     if "begin_s" in values:
         texts["span"] = span_text(values["begin_s"], values["end_s"])
     if values.get("failed_at"):
@@ -234,19 +237,17 @@ def _texts(kind: str, values: Mapping[str, Any]) -> dict[str, object]:
     if "missing" in values:
         missing = ", ".join(values["missing"])
         texts["missing"] = f". It also lacks {missing}, so these are unknown" if missing else ""
-    if "paths" in values:
-        first, more = values["paths"][:3], len(values["paths"]) - 3
-        texts["paths"] = ", ".join(first) + (f" and {more} more" if more > 0 else "")
     if "why" in values:
         evidence = _evidence(kind, *values["rows"]) if "rows" in values else ""
         texts["why"] = _WHY[values["why"]].format(evidence=evidence, other=_FORMS[kind][2])
-    if "use" in values:
-        use, share = values["use"], values.get("core_share")
-        silent = f", such as that of {use.unreported} tasks that do not report their busy time"
-        texts["silent_tasks"] = silent if use.unreported else ""
-        had_core = "" if share is None else f". They had a core for {100 * share:.0f} % of their busy time"
+    if "uses" in values:
+        unreported = sum(use.unreported for use in values["uses"])
+        silent = f", such as that of {unreported} tasks that do not report their busy time"
+        texts["silent_tasks"] = silent if unreported else ""
+        shares = [100 * share for share in known(values.get("core_shares", ()))]
+        had_core = f". They had a core for {_range(shares, '.0f')} % of their busy time" if shares else ""
         texts["had_core"] = had_core
-        texts["figures"] = _figures(use)
+        texts["figures"] = _figures(values["uses"])
     if kind == "calm_moment":
         texts |= {name: milliseconds(values[f"{name}_ms"]) for name in ("p90", "longest")}
     if "change" in values:
@@ -256,7 +257,7 @@ def _texts(kind: str, values: Mapping[str, Any]) -> dict[str, object]:
         if values["repeated"] is None:
             assumed = ""
         elif values["repeated"]:
-            assumed = _REPEATED.format(names=", ".join(values["repeated"]))
+            assumed = _REPEATED.format(names=some(values["repeated"]))
         texts["with_it"] = also + assumed
     return texts
 
@@ -271,13 +272,25 @@ def _evidence(kind: str, present: ComparedFigure, other: ComparedFigure) -> str:
     return f"{present.quantity}{of}: {measured} {present.unit}; {emulated}"
 
 
-def _figures(use: CoreUse) -> str:
-    """Return, as text, the cores in use, their number, and the use by tasks with known busy time."""
-    if use.host.cores_in_use is None:
+def _figures(uses: Sequence[CoreUse]) -> str:
+    """Return, as text, the cores in use on machines, all cores, and the use by tasks with known busy time."""
+    in_use = known(use.host.cores_in_use for use in uses)
+    if not in_use:
         return ""
-    of = "" if use.cores == inf else f" of {use.cores:g}"
-    text = f"{use.host.cores_in_use:.2f}{of} cores in use"
-    return f" ({text}; tasks that report their busy time would use {use.would_use:.2f} if CPU-bound)"
+    cores = [use.cores for use in uses]
+    of = "" if inf in cores else f" of {_range(cores, 'g')}"
+    each = "" if len(uses) == 1 else " on each machine"
+    would_use = _range([use.would_use for use in uses], ".2f")
+    return (
+        f" ({_range(in_use, '.2f')}{of} cores in use{each}; tasks that report their busy time would use "
+        f"{would_use} if CPU-bound)"
+    )
+
+
+def _range(values: Sequence[float], form: str) -> str:
+    """Return the least and the greatest value as text; once if they are the same."""
+    least, most = format(min(values), form), format(max(values), form)
+    return least if least == most else f"{least} to {most}"
 
 
 def _change(kind: str, change: Movement | Levels) -> dict[str, str]:

@@ -394,6 +394,29 @@ def test_an_emulation_makes_the_same_busy_time_of_the_costs() -> None:
     assert shares == pytest.approx(BUSY, abs=0.06)
 
 
+def test_many_machines_of_one_kind_have_one_note() -> None:
+    managers = tuple(f"tm{number}" for number in range(400))
+    job = replace(
+        JOB,
+        vertices=tuple(
+            replace(vertex, parallelism=len(managers), managers=managers) for vertex in JOB.vertices
+        ),
+    )
+    hosts = [
+        Host(managers=managers[at : at + 2], cores=2.0, cores_in_use=1.7 + at / 4000)
+        for at in range(0, 400, 2)
+    ]
+    tasks = (0.8,) * len(managers)
+    _, notes = read(*hosts, work=tasks, sink=tasks, source=tasks, job=job)
+    assert notes == [
+        "400 task managers: the work of tasks is CPU-bound (1.70 to 1.80 of 2 cores in use on each machine; "
+        "tasks that report their busy time would use 1.99 if CPU-bound). They had a core for 62 % of their "
+        "busy time. The costs are processor time, including any other use of the cores. If the work of a "
+        "vertex waits and is not CPU-bound, set service_mode={'VERTEX': 'throttle'}. To override the number "
+        "of cores, set cores."
+    ]
+
+
 NO_SAMPLES: dict[str, list[SubtaskSamples]] = {vertex.id: [] for vertex in JOB.vertices}
 
 
