@@ -115,9 +115,13 @@ class _Loop:
         return self._client
 
     def stop(self) -> None:
-        """Close the connections, and wait for the end of the thread."""
+        """Close the connections, and wait for the end of the thread.
+
+        Garbage collection may call this in the thread itself, which then ends later.
+        """
         self.token.run_sync_soon(self._end.cancel)
-        self._thread.join()
+        if threading.current_thread() is not self._thread:
+            self._thread.join()
 
 
 async def _get_all(loop: _Loop, urls: Sequence[str], timeout_s: float, largest: int) -> list[Received]:
