@@ -54,7 +54,7 @@ class Answers(Protocol):
 
     name: str
     """The address or file, as shown in messages."""
-    past: Past | None
+    past: Past | None = None
     """The time of the figures; None: now."""
 
     def answer(self, path: str) -> Any | Refused:

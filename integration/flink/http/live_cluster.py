@@ -13,7 +13,7 @@ from urllib.parse import quote, urlsplit
 from ...base.errors import FlinkRestError, Note, Parameter, TooLargeError, TooManyValuesError, TransferError
 from ...base.reading import one_line
 from .access import ANONYMOUS, CREDENTIALS, Access
-from .answers import MOST_VALUES, Answers, Past, Refused, decode_json
+from .answers import MOST_VALUES, Answers, Refused, decode_json
 from .connections import Answer, Connections, Received
 
 TIMEOUT_S = 10.0
@@ -56,8 +56,6 @@ class LiveCluster(Answers):
     Raises:
         FlinkRestError: the address is malformed, or contains a name or password.
     """
-
-    past: Past | None = None
 
     def __init__(
         self,

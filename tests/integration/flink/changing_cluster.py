@@ -25,7 +25,7 @@ from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
 from integration.flink import Answers
-from integration.flink.http.answers import Past, Refused
+from integration.flink.http.answers import Refused
 from tests.integration.flink.flink_cluster import Quiet, recording, serving_on_loopback
 
 BASE = "flink-2.2.1_2x2x2_1MBs_depth2_off"
@@ -52,7 +52,6 @@ class ChangingCluster(Answers):
     update_s: float
     random: Random
     name: str = "http://cluster:8081"
-    past: Past | None = None
     now_s: float = 0.0
     asked: int = 0
     _document: dict[str, Any] = field(default_factory=lambda: recording(BASE))

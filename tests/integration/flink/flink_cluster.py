@@ -135,7 +135,6 @@ class Unserved(Answers):
 
     def __init__(self, cluster: ReplayedCluster) -> None:
         self.name = "http://cluster:8081"
-        self.past = None
         self._cluster = cluster
         self._now_s = 0.0
 

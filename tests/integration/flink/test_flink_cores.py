@@ -424,7 +424,6 @@ class OneTaskManager(Answers):
     """A cluster whose task managers give the configured answers, in turn."""
 
     name = "made up"
-    past = None
 
     def __init__(self, answers: list[Any]) -> None:
         self.asked: list[str] = []

@@ -93,7 +93,6 @@ class Ticking(Answers):
     def __init__(self, file: Path) -> None:
         self._recording = Recording(file)
         self.name = "ticking"
-        self.past = None
         self._times = (1e6 + 0.37 * tick for tick in count())
 
     def answer(self, path: str) -> Any | Refused:
