@@ -155,8 +155,7 @@ def checkpoint_times(checkpoint: CheckpointResult, vertex: str | None = None) ->
     if not checkpoint.completed or checkpoint.duration_ms is None or (vertex and part is None):
         return None
     if part is None:
-        whole = checkpoint.duration_ms
-        return CheckpointTimes(end_to_end_ms=whole, phases=_with_rest({}, whole), vertex=None)
+        return _until_last_barrier(checkpoint, checkpoint.duration_ms)
     if vertex is not None:
         return CheckpointTimes(end_to_end_ms=part.end_to_end_ms, phases=part.phases, vertex=vertex)
     whole = max(checkpoint.duration_ms, part.end_to_end_ms)
@@ -168,6 +167,26 @@ def checkpoint_times(checkpoint: CheckpointResult, vertex: str | None = None) ->
     last = ACKNOWLEDGEMENT if ACKNOWLEDGEMENT in phases else UNREPORTED
     phases[last] += whole - part.end_to_end_ms  # the coordinator's time after the last acknowledgement
     return CheckpointTimes(end_to_end_ms=whole, phases=phases, vertex=part.vertex)
+
+
+def _until_last_barrier(checkpoint: CheckpointResult, whole: float) -> CheckpointTimes:
+    """Return the times of a checkpoint whose acknowledgements are not reported, as those of Prometheus.
+
+    The phases until the last barrier are those of the subtask at which it arrived.
+    """
+    last_ms, phases, name = -1.0, dict[str, float](), None
+    for vertex in checkpoint.vertices:
+        for subtask in range(len(vertex.start_delay_ms)):
+            start, alignment = (
+                _reported(vertex.start_delay_ms, subtask),
+                _reported(vertex.alignment_ms, subtask),
+            )
+            if start is not None and start + (alignment or 0.0) > last_ms:
+                last_ms, name = start + (alignment or 0.0), vertex.name
+                phases = {START_DELAY: min(start, whole)}
+                if alignment is not None:
+                    phases[ALIGNMENT] = min(alignment, whole - phases[START_DELAY])
+    return CheckpointTimes(end_to_end_ms=whole, phases=_with_rest(phases, whole), vertex=name)
 
 
 def subtask_parts(checkpoint: CheckpointResult) -> Iterator[SubtaskPart]:

@@ -179,6 +179,26 @@ class TestRealPrometheus:
         assert found.scenario.config.network_memory_max_bytes == 256 << 20
         assert "when checkpoints were slowest: 2.56 s on average, and 563 ms in the median" in found.notes[0]
 
+    def test_the_same_minute_read_from_flink_and_from_prometheus(self) -> None:
+        names = ("minute", "minute_of_rest")
+        past, live = (
+            import_scenario(RECORDINGS / f"flink-2.3.0_steady_{name}.json.gz").scenario for name in names
+        )
+        assert past.config == live.config
+        assert past.edges[0].shares == pytest.approx(live.edges[0].shares, abs=0.005)
+        for one, other in zip(past.vertices, live.vertices, strict=True):
+            if isinstance(one.source, GeneratorSpec) and isinstance(other.source, GeneratorSpec):
+                assert one.source.record_bytes == other.source.record_bytes
+                assert one.source.rates == pytest.approx(other.source.rates, rel=0.01)
+            else:
+                assert one.service[0][1] == pytest.approx(other.service[0][1], rel=0.01)
+                assert one.service_skew == pytest.approx(other.service_skew, rel=0.02)
+
+    def test_the_slowest_checkpoint_waits_in_queues(self) -> None:
+        (window,) = diagnose_job(Recording(EXAMPLES / "peaks.rest.json.gz")).windows
+        (found,) = [each for each in window.findings if each.where == "checkpoints, at v1"]
+        assert "start delay 2.38 s, alignment 169 ms" in found.evidence[0]
+
     def test_task_managers_that_are_scraped_in_turn_make_no_bursts(self) -> None:
         source, stage = import_scenario(RECORDINGS / "flink-2.3.0_peaks_minute.json.gz").scenario.vertices
         assert isinstance(source.source, GeneratorSpec)
