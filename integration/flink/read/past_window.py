@@ -54,6 +54,7 @@ MOST_WINDOWS = MOST_STEPS // _LEAST_STEPS
 """Maximum ratio of the time that is searched to the window."""
 
 _MOST_SHOWN = 5
+_ROUNDING_S = 0.001
 
 
 class Window(NamedTuple):
@@ -105,7 +106,7 @@ def find_window(client: RestClient, job: FlinkJob, past: Past) -> Window:
     ids = [each.labels[JOB_ID] for each in counts if each.labels.get(JOB_ID)]
     if not ids:
         raise _unknown_job(client, job, times)
-    if span_s <= past.for_s:
+    if span_s < past.for_s + _ROUNDING_S:
         if job.id in ids:
             return Window(past.begin_s, past.end_s, job.id)
         if len(ids) == 1:
