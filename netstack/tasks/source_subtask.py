@@ -151,7 +151,7 @@ class SourceSubtask(Subtask):
         self._pace_began_at = 0  # position in the input
         self._batch = calls.batch
         self._legacy = calls.legacy
-        self._catch_up = calls.catch_up_s
+        self._catch_up = max(calls.catch_up_s, MIN_PACE_S)  # what came due between two looks is no delay
         self._watermarks = watermarks
         self._rate = rate
         self._period = 1 / rate if rate > 0 else 0.0

@@ -421,3 +421,10 @@ def test_a_paced_source_makes_up_for_a_part_of_what_it_missed() -> None:
         emitted[catch_up_s] = len(watch.seen)
     assert emitted[0.5] - emitted[0.0] == pytest.approx(50, abs=2)
     assert emitted[1.0] - emitted[0.0] == pytest.approx(100, abs=2)
+
+
+def test_a_fast_source_that_makes_up_for_nothing_keeps_its_rate_while_nothing_holds_it() -> None:
+    watch = Watch()
+    source = GeneratorSpec(record_bytes=100, rates=(2500.0,), catch_up_s=0.0)
+    watch.run(chain(watch, source, Vertex(name="work"), duration_s=4.0))
+    assert len(watch.seen) == pytest.approx(10_000, rel=0.01)
