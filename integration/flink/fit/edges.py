@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from netstack import Edge, ShipStrategy
 
-from ..read.job import FlinkEdge, FlinkJob
+from ..read.job import FlinkEdge, FlinkJob, FlinkVertex
 from .exchange_flows import ALIKE, JobFlows
 from .noted import Noted, Remark, Remarks
 from .overrides import InputKind, Overrides
@@ -82,7 +82,24 @@ def _edge(
     selectivities = flows.selectivities(consumer) if job.outputs(consumer) else None
     if selectivities is not None and len(set(selectivities)) > 1:
         fitted = replace(fitted, selectivity=selectivities[number])
-    shares = flows.shares(consumer) if ship.by_key else None
-    if shares is not None and max(shares) - min(shares) > ALIKE / len(shares):  # counts are not more exact
-        fitted = replace(fitted, shares=tuple(round(share, 4) for share in shares))
+    if ship.by_key:
+        fitted = replace(fitted, shares=_shares(job, flows, producer, consumer))
     return Noted(fitted, tuple(remarks))
+
+
+def _shares(
+    job: FlinkJob, flows: JobFlows, producer: FlinkVertex, consumer: FlinkVertex
+) -> tuple[float, ...]:
+    """Return the share of each subtask of a consumer that reads by key; empty: each record has a random key.
+
+    Records that a vertex makes of one record are copies in the emulation, with one key. A real job that reads
+    them by key gives them keys of their own, so each goes to a subtask at random.
+    """
+    shares = flows.shares(consumer)
+    if shares is not None and max(shares) - min(shares) > ALIKE / len(shares):  # counts are not more exact
+        return tuple(round(share, 4) for share in shares)
+    before = [producer, *job.reachable(producer, upstream=True)]
+    several = (flows.selectivities(vertex) for vertex in before if job.inputs(vertex))
+    if any(max(each) > 1 + ALIKE for each in several if each is not None):
+        return (1.0,) * consumer.parallelism
+    return ()

@@ -711,3 +711,17 @@ def test_subtasks_that_get_records_in_turns_and_never_idle_read_equally_many() -
     work = vertices_of(keyed, seen)["work"]
     (_, service), skew = work.service[0], work.service_skew
     assert [1000 * service * factor for factor in skew] == pytest.approx([2.02, 1.98, 1.0], abs=0.02)
+
+
+def test_the_parts_of_a_record_go_to_consumers_of_their_own():
+    """Parts that the emulation makes of one record have one key; in Flink, they have keys of their own."""
+    edges = edge_to("source", "split", "REBALANCE"), edge_to("split", "count", "HASH")
+    for parts, shares in ((20, (1.0, 1.0)), (1, ())):
+        seen = {
+            "source": [samples(*grown("records_out", 100))] * 2,
+            "split": [samples(*both(grown("records_in", 100), grown("records_out", 100 * parts)))] * 2,
+            "count": [samples(*grown("records_in", 100 * parts))] * 2,
+        }
+        shape = job(*edges, parallelism=2)
+        fitted, _ = edges_of(shape, JobFlows(shape, seen))
+        assert [edge.shares for edge in fitted] == [(), shares]
