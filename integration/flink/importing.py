@@ -23,6 +23,7 @@ from .fit.steadiness import calm_moment, unsteady
 from .fit.union_or_join import input_kinds, unions
 from .fit.window_work import FIRES, firing, unknown_windows, with_windows
 from .fit.words import change_text, note_of
+from .fit.work_by_input import unequal_inputs
 from .http.answers import Answers, Past
 from .http.client import RestClient
 from .read.checkpoints import EndedCheckpoints, read_checkpoints, read_ended_checkpoints
@@ -143,16 +144,16 @@ def import_scenario(
     changes = unsteady(running, samples, checkpoints, scenario, given).remarks
     changes += calm_moment(read.ended, checkpoints)
     moving = list(map(note_of, changes))
-    alternatives = unions(scenario, undecided)
+    alternatives = unions(scenario, undecided) + unequal_inputs(running, scenario, shown, given)
     if windows := unknown_windows(running, scenario, shown, given):
-        alternatives.append(firing(windows, fitted(with_windows(given, windows))[0].vertices))
+        alternatives.append(firing(windows, fitted(with_windows(given, windows))[0]))
     if alternatives:
         taken, about = nearest(scenario, alternatives, shown, emulating)
         scenario, remarks = changed(scenario, taken), remarks + about
         if burns is not None and any(FIRES in each.kinds for each in taken):
             if_cpu_bound, _, _ = fitted(with_windows(burns, windows))
         if if_cpu_bound is not None:
-            if_cpu_bound = replace(if_cpu_bound, edges=scenario.edges)
+            if_cpu_bound = changed(if_cpu_bound, [each for each in taken if FIRES not in each.kinds])
     return Imported(
         scenario=scenario,
         notes=list(dict.fromkeys([*map(note_of, read.remarks), *moving, *map(note_of, remarks + general)])),

@@ -68,7 +68,8 @@ class CheckpointCoordinator:
 
     Savepoints are not in the store, since the job never restarts from them. Tasks are notified of a savepoint
     only if it stops the job. `stopped_with`: location of the completed savepoint that stops the job, or None.
-    `next_id`: id of the next checkpoint or savepoint.
+    `next_id`: id of the next checkpoint or savepoint. `first_at`: time of the first periodic checkpoint;
+    None: after a random part of the interval.
     """
 
     def __init__(
@@ -87,6 +88,7 @@ class CheckpointCoordinator:
         stored: Iterable[CheckpointMetadata] = (),
         initial: InitialCheckpoint | None = None,
         trace: Trace | None = None,
+        first_at: float | None = None,
     ) -> None:
         self.stopped_with: str | None = None
         self.control_plane = ControlPlane(agenda)
@@ -101,7 +103,12 @@ class CheckpointCoordinator:
         self._trace = trace
         self._options = options_of_barriers(config)
         self._scheduler = CheckpointScheduler(
-            agenda, config, randomness, pending=lambda: len(self._pending), trigger=self._trigger
+            agenda,
+            config,
+            randomness,
+            pending=lambda: len(self._pending),
+            trigger=self._trigger,
+            first_at=first_at,
         )
         self._failures = FailureCounter(config.tolerable_failed_checkpoints)
         self._subtasks: list[CheckpointedTask] = []
@@ -122,7 +129,7 @@ class CheckpointCoordinator:
         return self.store.latest
 
     def start(self, subtasks: Sequence[CheckpointedTask]) -> None:
-        """Begin an attempt; the first trigger follows after a random part of the interval."""
+        """Begin an attempt."""
         self._subtasks = list(subtasks)
         self._scheduler.start()
 

@@ -136,7 +136,10 @@ QUEUED_REQUEST_DELAY_S = 0.002
 
 
 class CheckpointScheduler:
-    """Calls `trigger` with each request that is due; `pending` returns the number of pending checkpoints."""
+    """Calls `trigger` with each request that is due; `pending` returns the number of pending checkpoints.
+
+    `first_at`: time of the first periodic request of the run; None: after a random part of the interval.
+    """
 
     def __init__(
         self,
@@ -146,7 +149,9 @@ class CheckpointScheduler:
         *,
         pending: Callable[[], int],
         trigger: Callable[[CheckpointRequest], None],
+        first_at: float | None = None,
     ) -> None:
+        self._first_at = first_at
         self._agenda = agenda
         self._randomness = randomness
         self._pending = pending
@@ -163,18 +168,22 @@ class CheckpointScheduler:
         self._grants = Timers(agenda)
 
     def start(self) -> None:
-        """Start. The first periodic request follows after a random part of the interval."""
+        """Start periodic requests, if there is an interval, and permit others."""
         self._running = True
         self.resume()
 
     def resume(self) -> None:
         """Resume periodic requests, if the scheduler runs.
 
-        The first request follows after a random part of the interval.
+        Unless the first one of the run has its own time, it follows after a random part of the interval.
         """
-        if self._running and self._interval is not None:
-            first = self._randomness.between((self._decider.min_pause_s, self._interval), "scheduler")
-            self._start_timer(self._agenda.now + first)
+        if not self._running or self._interval is None:
+            return
+        first_at, self._first_at = self._first_at, None
+        if first_at is None or first_at < self._agenda.now:
+            delay = (self._decider.min_pause_s, self._interval)
+            first_at = self._agenda.now + self._randomness.between(delay, "scheduler")
+        self._start_timer(first_at)
 
     def change(self, config: NetworkConfig) -> None:
         """Apply new settings. If the interval has changed, the next tick follows after the new interval."""

@@ -92,6 +92,7 @@ class Leader:
             stored=_stored(assignment, restored, environment.storage),
             initial=initial,
             trace=environment.trace,
+            first_at=scenario.checkpoints_from_s,
         )
 
     def receive(self, sender: int, message: ToLeader) -> None:

@@ -152,6 +152,7 @@ class Job:
             first_id=max([first, *(number + 1 for number in self.storage.checkpoints())]),
             initial=initial,
             trace=self._trace,
+            first_at=scenario.checkpoints_from_s,
         )
         coordinator.control_plane.interference.append(self.faults.interfere)
         return coordinator

@@ -46,7 +46,7 @@ from ..tasks.state_work import Materializer, TableSchedule
 from ..tasks.subtask import Subtask
 from ..tasks.subtask_environment import Environment
 from ..tasks.synthetic_output import Emission, HeldBack
-from ..tasks.watermarks import EventTimeWindows, SourceWatermarks, WatermarkFlow
+from ..tasks.watermarks import EventTimeWindows, SourceWatermarks, WatermarkFlow, WindowsOfKeys
 
 __all__ = ["source_of"]
 
@@ -145,10 +145,7 @@ class SubtaskMaker:
 
         def make(number: int, index: int) -> Subtask:
             throttle = self._throttle(vertex, index)
-            held_back: HeldBack | None = None
-            if vertex.emit_every_s is not None:
-                by_event_time = vertex.emits_by_event_time
-                held_back = EventTimeWindows(vertex.emit_every_s) if by_event_time else HeldBack()
+            held_back = self._held_back(vertex, index)
             operator = self._operator(vertex, number, index, vertex.selectivity, held_back)
             state = self._state(number, index, groups_of_keys)
             context = OperatorContext(
@@ -186,6 +183,17 @@ class SubtaskMaker:
             return subtask
 
         return make
+
+    def _held_back(self, vertex: Vertex, index: int) -> HeldBack | None:
+        """Return what holds back the records of a subtask; None: it emits at once."""
+        if vertex.emit_every_s is None:
+            return None
+        if not vertex.emits_by_event_time:
+            return HeldBack()
+        if vertex.emit_keys is None:
+            return EventTimeWindows(vertex.emit_every_s)
+        chance = self._environment.randomness.uniform("keys of windows", vertex.name, index)
+        return WindowsOfKeys(vertex.emit_every_s, vertex.emit_keys, chance)
 
     def _operator(
         self,

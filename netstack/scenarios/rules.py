@@ -79,7 +79,9 @@ _MEAN_DIFFERS = 0.01
 _UNPACED = "a rate of the source is 0 (as fast as possible); give a rate above 0"
 _LEAST_WINDOW_S = 0.001  # event time is in milliseconds, as in Flink
 _LEAST_BUFFERS = {"exclusive": 0, "floating": 1, "partition": 2, "max_per_channel": 2}
-_OUTPUT_FIELDS = ("selectivity", "emission", "record_bytes", "emit_every_s", "emit_by", "emit_cost_s")
+_OUTPUT_FIELDS = (
+    "selectivity", "emission", "record_bytes", "emit_every_s", "emit_by", "emit_keys", "emit_cost_s",
+)  # fmt: skip
 """The fields that determine the output of a vertex."""
 
 LARGEST_SPREAD = 0.5
@@ -202,6 +204,13 @@ def _about_time(scenario: Scenario) -> Iterator[Problem]:
     if scenario.seed < 0:
         yield "seed", f"is {scenario.seed}; it must be 0 or more"
     yield from _known("preset", scenario.preset, PRESETS)
+    if scenario.checkpoints_from_s is not None:
+        if scenario.config.checkpoint_interval_s is None:
+            key = option_key("checkpoint_interval_s")
+            yield "checkpoints_from", f"has no effect without periodic checkpoints; give {key}, or remove it"
+        elif not 0 <= scenario.checkpoints_from_s < duration:
+            text = f"is {time_text(scenario.checkpoints_from_s)}; it must be less than the duration"
+            yield "checkpoints_from", f"{text}, {time_text(duration)}"
     for number, (start, end) in enumerate(scenario.phases):
         if not 0 <= start < end <= duration:
             bounds = f"lie between 0 s and {time_text(duration)}"
@@ -564,6 +573,7 @@ def _about_event_time(scenario: Scenario, vertex: Vertex) -> Iterator[Problem]:
             if source.source is not None and source.source.out_of_orderness_s is None:
                 text = f"is event_time, but the source {source.name} of these records sends no watermarks"
                 yield "emit_by", f"{text}; give that source an out_of_orderness, such as 0 s"
+    yield from _about_keys_of_windows(vertex)
     if vertex.source is not None and vertex.source.out_of_orderness_s is not None:
         disorder_s = vertex.source.out_of_orderness_s
         key = "source.out_of_orderness"
@@ -572,6 +582,18 @@ def _about_event_time(scenario: Scenario, vertex: Vertex) -> Iterator[Problem]:
         elif vertex.name not in sources_with_watermarks(scenario):
             text = "has no effect: no vertex after this source emits by event time"
             yield key, f'{text}; remove it, or set emit_by = "event_time" at a vertex after this source'
+
+
+def _about_keys_of_windows(vertex: Vertex) -> Iterator[Problem]:
+    if vertex.emit_keys is None:
+        return
+    if vertex.emit_keys < 1:
+        yield "emit_keys", f"is {vertex.emit_keys}; it must be 1 or more"
+    elif not vertex.emits_by_event_time:
+        yield "emit_keys", 'has no effect without emit_by = "event_time"; give both, or remove it'
+    elif vertex.selectivity != 1:
+        text = f"is {vertex.selectivity:g}, but a window with emit_keys emits one record for each key"
+        yield "selectivity", f"{text}; remove one of the two"
 
 
 MOST_RECORDS_PER_S = 1e9

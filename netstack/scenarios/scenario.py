@@ -407,6 +407,12 @@ class Vertex(HoldsTuples):
         TIME, None, "The vertex emits only at multiples of this time, as a window does; None: at once."
     )
     emit_by: str = key(one_of(EMITS_BY), EMITS_BY[0], "Clock that `emit_every` refers to.")
+    emit_keys: int | None = key(
+        INTEGER,
+        None,
+        "Number of keys of each subtask, one of which each record has at random; a window by event time "
+        "emits one record for each key in it. None: `selectivity` decides.",
+    )
     emit_cost_s: float = key(
         TIME,
         0.0,
@@ -683,6 +689,11 @@ class Scenario(HoldsTuples):
         (),
         "Times of checkpoints that a user requests, besides periodic checkpoints.",
         name="checkpoints_at",
+    )
+    checkpoints_from_s: float | None = key(
+        TIME,
+        None,
+        "Time of the first periodic checkpoint; None: at random in the first interval, as in Flink.",
     )
     savepoints: tuple[ScheduledSavepoint, ...] = key(
         Savepoints(), (), "Savepoints that a user requests.", name="savepoints_at"

@@ -28,6 +28,7 @@ from buffers import RecordBlock, RecordDecoder
 from flowcontrol import MAX_WATERMARK, NO_WATERMARK, WatermarkValve
 
 from ..engine.event_clock import EventClock
+from ..engine.randomness import Draws
 from ..exchange.channel import InputChannel
 from ..exchange.gate import InputGate
 from .synthetic_output import HeldBack
@@ -84,6 +85,55 @@ class EventTimeWindows(HeldBack):
             self._watermark = max(self._watermark, state["watermark"])
             for end, data in state["windows"].items():
                 self._windows.setdefault(end, []).append(RecordDecoder().feed(memoryview(data)))
+
+
+class WindowsOfKeys(EventTimeWindows):
+    """Windows that emit one record for each key with records in them, as an aggregation does.
+
+    The key of a record is one of `keys` at random, drawn from `chance`. The record emitted is the first one
+    of its key.
+    """
+
+    def __init__(self, size_s: float, keys: int, chance: Draws) -> None:
+        super().__init__(size_s)
+        self._keys = keys
+        self._chance = chance
+        self._first: dict[int, dict[int, RecordBlock]] = {}  # by end of the window and key
+
+    def add(self, block: RecordBlock) -> None:
+        """Add the records of a block to the current window."""
+        for place in range(len(block)):
+            key = int(self._keys * self._chance.draw())
+            records = self._first.setdefault(self._end, {})
+            if key not in records:
+                records[key] = block.take([place])
+
+    def take_until(self, watermark: int) -> list[RecordBlock]:
+        """Remove and return the records of each window that a watermark has passed, earliest window first."""
+        self._watermark = max(self._watermark, watermark)
+        passed = sorted(end for end in self._first if end - 1 <= watermark)
+        return [RecordBlock.concat(list(self._first.pop(end).values())) for end in passed]
+
+    def take(self) -> RecordBlock:
+        """Remove and return all records of all windows, earliest first, at the end of the input."""
+        return RecordBlock.concat(self.take_until(MAX_WATERMARK))
+
+    @property
+    def encoded(self) -> list[Any]:
+        """The held-back records and the last watermark, in the form in which they are stored as state."""
+        windows = {
+            end: {key: record.data.tobytes() for key, record in records.items()}
+            for end, records in self._first.items()
+        }
+        return [{"watermark": self._watermark, "windows": windows}]
+
+    def restore(self, encoded: list[Any]) -> None:
+        """Add records from restored state."""
+        for state in encoded:
+            self._watermark = max(self._watermark, state["watermark"])
+            for end, records in state["windows"].items():
+                decoded = {key: RecordDecoder().feed(memoryview(data)) for key, data in records.items()}
+                self._first[end] = decoded | self._first.get(end, {})
 
 
 PassOn = Callable[[int], Coroutine[Any, None, None]]

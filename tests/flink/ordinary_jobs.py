@@ -66,7 +66,8 @@ class Kind(NamedTuple):
 
 _OF_FOUR_SLOTS = (
     "wordcount", "enrich", "windows", "etl", "alerts", "sessions", "merge", "rules", "lookups", "intervals",
-    "slow_windows", "slow_sessions", "amplify10", "amplify100", "large_records", "alternates", "stalls",
+    "slow_windows", "slow_sessions", "small_clicks", "amplify10", "amplify100", "large_records", "alternates",
+    "stalls",
 )  # fmt: skip
 _QUERIES = ("nexmark_q3", "nexmark_q4", "nexmark_q8", "nexmark_q17", "nexmark_q19", "nexmark_q20")
 _ORDINARY, _SQL = "testbed.OrdinaryJobs", "testbed.NexmarkSql"

@@ -36,7 +36,7 @@ from ..sweeps.point_rows import PointRow
 from ..sweeps.points import Point, point_of
 from ..sweeps.restart_drill import RestartDrill, drill_of, drill_scenario
 from ..sweeps.waves import RunPoints, Wave, Waves, run_side_by_side
-from ..tune.advice import advise
+from ..tune.advice import advise, at_any_phase
 from ..tune.recommend import Recommendation
 from ..tune.settings import NOW, SETTING, USUAL, Question
 from .load_figures import Curve, LoadFigures
@@ -143,6 +143,7 @@ def forecast(
                 "phases, changes and faults"
             ]
         )
+    scenario = at_any_phase(scenario)
     if question.targets_s is None:
         question = question._replace(targets_s=TARGETS_S)
     run = _remembering(run)

@@ -64,6 +64,7 @@ def with_step(scenario: Scenario) -> Scenario | None:
         duration_s=duration,
         config=replace(scenario.config, checkpoint_interval_s=None),
         manual_checkpoints_s=(),
+        checkpoints_from_s=None,
         faults=(),
     )
     at = step_at_s(longer)

@@ -20,6 +20,7 @@ out.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import zip_longest
 from math import inf, sqrt
 from typing import NamedTuple
@@ -116,6 +117,8 @@ def advise(
     Raises:
         UsageError: the scenario makes no sense with some value of an axis, a target or a policy.
     """
+    scenario = at_any_phase(scenario)
+    if_cpu_bound = None if if_cpu_bound is None else at_any_phase(if_cpu_bound)
     grid = Grid(tuple(axes), 1)
     others = [] if if_cpu_bound is None else [varied for _, varied in grid.combinations(if_cpu_bound)]
     contests = [
@@ -131,6 +134,13 @@ def advise(
 
     ended = run_side_by_side(contests, run_and_keep)
     return Advice(rows, [each for each, _ in ended], [setting for _, setting in ended])
+
+
+def at_any_phase(scenario: Scenario) -> Scenario:
+    """Return the scenario with checkpoints at any times within its windows, as after a restart, without which
+    Flink applies no setting.
+    """
+    return replace(scenario, checkpoints_from_s=None)
 
 
 def _contest(

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from math import inf
+from operator import itemgetter
 from typing import NamedTuple
 
 from buffers import InsufficientBuffers
@@ -43,20 +45,22 @@ this share of the scenario's distance: if both are far off, a small difference s
 class Alternative(NamedTuple):
     """Another description of a vertex.
 
-    `kinds` are the kinds of the remarks if the scenario stays as it is, and if the alternative is taken.
-    `change` returns the scenario with the alternative. `known` has the values of both remarks.
+    `kinds` are the kinds of the remarks if the scenario stays as it is, and if the alternative is taken. With
+    None as the first one, it is tried only if a figure of the scenario is outside its tolerance.
+    `forms` each return the scenario with one form of the alternative; the nearest form counts. `known` has
+    the values of both remarks.
     """
 
     vertex: str
-    kinds: tuple[str, str]
-    change: Callable[[Scenario], Scenario]
+    kinds: tuple[str | None, str]
+    forms: Sequence[Callable[[Scenario], Scenario]]
     known: Mapping[str, object] = {}
 
 
 def changed(scenario: Scenario, taken: Iterable[Alternative]) -> Scenario:
-    """Return the scenario with these alternatives."""
+    """Return the scenario with these alternatives, each in its first form."""
     for alternative in taken:
-        scenario = alternative.change(scenario)
+        scenario = alternative.forms[0](scenario)
     return scenario
 
 
@@ -66,7 +70,8 @@ def nearest(
     shown: Measured,
     emulating: Callable[[float, float], None] = lambda done, total: None,
 ) -> Noted[list[Alternative]]:
-    """Return the alternatives that are nearer to the figures that Flink reports than the scenario is.
+    """Return the alternatives that are nearer to the figures that Flink reports than the scenario is, each
+    with its nearest form only.
 
     The same scenario and figures give the same result.
 
@@ -77,36 +82,43 @@ def nearest(
         emulating: Called with the seconds emulated so far, and all seconds.
     """
     short = _shortened(scenario, shown)
-    affordable = int(_MOST_RECORDS / max(1.0, _records(short, shown)))
-    number = min(len(alternatives), max(0, affordable - 1))  # one emulation is of the scenario as it is
+    affordable = int(_MOST_RECORDS / max(1.0, _records(short, shown))) - 1  # one is of the scenario as it is
+    number = min(sum(len(alternative.forms) for alternative in alternatives), max(0, affordable))
     done_s, all_s = 0.0, (1 + number) * short.duration_s
 
-    def rows_of(tried: Scenario) -> Sequence[ComparedFigure] | None:
+    def distance(tried: Scenario) -> tuple[float, Sequence[ComparedFigure]]:
         nonlocal done_s
         rows = _rows(tried, shown, lambda at_s: emulating(done_s + at_s, all_s))
         done_s += short.duration_s
-        return rows
+        return (inf, ()) if rows is None else (sum(map(_off, rows)), rows)
 
-    present = rows_of(short) if number else None
+    present, present_rows = distance(short) if number else (inf, ())
     taken: list[Alternative] = []
     remarks: list[Remark] = []
-    for place, alternative in enumerate(alternatives):
-        other, kind = alternative.change(short), alternative.kinds[0]
+    for alternative in alternatives:
+        kind, if_taken = alternative.kinds
+        if kind is None and all(_off(row) <= 1 for row in present_rows):
+            continue
+        forms = alternative.forms[:number]
+        number -= len(forms)
+        tried = [distance(form(short)) for form in forms] if present < inf else []
+        off, rows = min(tried, key=itemgetter(0), default=(inf, ()))
+        nearer, clearly = present - off, max(_NEARER, _NEARER_SHARE * present)
+        is_taken = off < inf and nearer >= clearly
         known = dict(alternative.known)
-        rows = rows_of(other) if present is not None and place < number else None
-        if present is None or rows is None:
-            known["why"] = "not_comparable" if place < number else "too_long"
-        else:
-            off_present, off_other = sum(map(_off, present)), sum(map(_off, rows))
-            nearer, clearly = off_present - off_other, max(_NEARER, _NEARER_SHARE * off_present)
-            is_taken = nearer >= clearly
+        if off == inf:
+            known["why"] = "not_comparable" if forms else "too_long"
+        elif abs(nearer) < clearly:
             known["why"] = "alike"
-            if abs(nearer) >= clearly:
-                known |= {"why": "nearer", "rows": _evidence(present, rows, is_taken)}
-            if is_taken:
-                kind, short, present = alternative.kinds[1], other, rows
-                taken.append(alternative)
-        remarks.append(Remark(kind, alternative.vertex, known))
+        else:
+            known |= {"why": "nearer", "rows": _evidence(present_rows, rows, is_taken)}
+        if is_taken:
+            kind = if_taken
+            form = forms[[each for each, _ in tried].index(off)]
+            short, present, present_rows = form(short), off, rows
+            taken.append(alternative._replace(forms=(form,)))
+        if kind is not None:
+            remarks.append(Remark(kind, alternative.vertex, known))
     return Noted(taken, tuple(remarks))
 
 

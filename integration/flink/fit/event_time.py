@@ -7,10 +7,11 @@ from dataclasses import replace
 
 from netstack import GeneratorSpec, Vertex
 
-from ...base.optional_figures import known
+from ...base.optional_figures import complete, known
 from ..read.job import FlinkJob
 from ..read.samples import Samples, SubtaskSamples
 from .noted import Noted, Remark, Remarks
+from .window_work import fires_by_watermarks
 
 _FIRST_WATERMARK_MS, _LAST_WATERMARK_MS = 1.0, 1e15
 """Bounds of real watermarks. Long.MIN_VALUE means no watermark yet, and Long.MAX_VALUE the end of time."""
@@ -33,7 +34,8 @@ def by_event_time(job: FlinkJob, samples: Samples, vertices: Sequence[Vertex]) -
         period_s = fitted[vertex.id].emit_every_s
         if period_s is None or not sources or not all(map(_follows_clock, samples[vertex.id])):
             continue
-        fitted[vertex.id] = replace(fitted[vertex.id], emit_by="event_time")
+        per_s = _read_per_s(samples[vertex.id])
+        fitted[vertex.id] = fires_by_watermarks(fitted[vertex.id], vertex.description, per_s)
         for source in sources:
             fitted[source.id], about = _with_watermarks(fitted[source.id], samples[source.id], period_s)
             remarks += about
@@ -46,6 +48,16 @@ def _follows_clock(subtask: SubtaskSamples) -> bool:
     ends = [subtask.samples[at].get("currentInputWatermark", 0.0) for at in (0, -1) if subtask.samples]
     are_real = all(_FIRST_WATERMARK_MS <= end <= _LAST_WATERMARK_MS for end in ends)
     return bool(increase and seconds and are_real and _PACES[0] <= increase / 1e3 / seconds <= _PACES[1])
+
+
+def _read_per_s(subtasks: Sequence[SubtaskSamples]) -> float | None:
+    """Return the mean number of records per second that a subtask reads; None: unknown."""
+    records, seconds = (complete(values) for values in zip(*map(_read_in, subtasks), strict=True))
+    return None if records is None or seconds is None or not sum(seconds) else sum(records) / sum(seconds)
+
+
+def _read_in(subtask: SubtaskSamples) -> tuple[float | None, float | None]:
+    return subtask.increase("records_in"), subtask.seconds
 
 
 def _with_watermarks(source: Vertex, subtasks: Sequence[SubtaskSamples], period_s: float) -> Noted[Vertex]:

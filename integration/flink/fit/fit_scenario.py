@@ -12,6 +12,7 @@ from netstack import (
     LinkConditions,
     NetworkConfig,
     Scenario,
+    Vertex,
     check_scenario,
     preset_for,
     with_options,
@@ -39,6 +40,9 @@ _LEAST_WINDOW_S = 40.0
 _LONGEST_WINDOW_S = 600.0
 _CHECKPOINTS = 8
 _LEAST_CHECKPOINTS = 3
+
+_LATE_MS = 20
+"""Time by which the triggers of checkpoints vary around multiples of the interval."""
 
 _SEGMENTS = "nettyShuffleMemorySegmentsTotal"
 
@@ -82,6 +86,9 @@ def fit_scenario(
         vertices, about_time = by_event_time(job, samples, vertices)
     edges, about_edges = edges_of(job, flows, given)
     words = "".join(letter if letter.isalnum() or letter in "._-" else " " for letter in job.name).split()
+    from_s = None
+    if config.checkpoint_interval_s is not None:
+        from_s = checkpoints_from_s(job, checkpoints, config.checkpoint_interval_s, vertices)
     scenario = Scenario(
         name="-".join(words)[:60].strip("-.") or "flink-job",
         duration_s=warmup_s + window_s,
@@ -93,6 +100,7 @@ def fit_scenario(
         vertices=tuple(vertices),
         edges=edges,
         machines=burning.machines,
+        checkpoints_from_s=from_s,
     )
     check_scenario(scenario)
     remarks += about_vertices + about_time + about_edges
@@ -112,6 +120,28 @@ def _times_of_run(config: NetworkConfig, checkpoints: Sequence[CheckpointResult]
     interval_s = max(config.checkpoint_interval_s or 0.0, math.ceil(longest_s))
     longest_window_s = max(_LONGEST_WINDOW_S, _LEAST_CHECKPOINTS * interval_s)
     return warmup_s, max(_LEAST_WINDOW_S, min(_CHECKPOINTS * interval_s, longest_window_s))
+
+
+def checkpoints_from_s(
+    job: FlinkJob, checkpoints: Sequence[CheckpointResult], interval_s: float, vertices: Sequence[Vertex]
+) -> float | None:
+    """Return the time of the first checkpoint in a run whose windows begin at 0 s.
+
+    Checkpoints then come at the same times within the windows as in the job: the windows of Flink begin at
+    multiples of their size since 1970. None: the vertices have no windows, or no checkpoint is known.
+    """
+    periods_ms = [round(each.emit_every_s * 1e3) for each in vertices if each.emit_every_s is not None]
+    interval_ms = round(interval_s * 1e3)
+    triggers_ms = [round(job.running_since_ms + each.t * 1e3) for each in checkpoints]
+    if not periods_ms or not all(periods_ms) or not interval_ms or not triggers_ms:
+        return None
+
+    def agreeing(trigger_ms: int) -> int:
+        differences = ((other - trigger_ms + _LATE_MS) % interval_ms for other in triggers_ms)
+        return sum(difference <= 2 * _LATE_MS for difference in differences)
+
+    at_ms = max(reversed(triggers_ms), key=agreeing)  # a checkpoint that waited for another one is late
+    return at_ms % math.lcm(*periods_ms) % interval_ms / 1e3
 
 
 def _network_memory(

@@ -88,7 +88,7 @@ def unions(scenario: Scenario, undecided: Sequence[str]) -> list[Alternative]:
         Alternative(
             name,
             ("join", "union"),
-            partial(_with_union, vertex=name),
+            [partial(_with_union, vertex=name)],
             {"exchanges": sum(edge.target == name for edge in scenario.edges)},
         )
         for name in undecided

@@ -83,6 +83,9 @@ SENTENCES: Mapping[str, str] = {
     "window_reads": "{where}: Flink does not report when its windows work; assuming for each record "
     "read{why}.",
     "window_fires": "{where}: Flink does not report when its windows work; assuming when they fire{why}.",
+    # work_by_input.py
+    "input_works": "{where}: Flink does not report which input takes its time; assuming different costs of "
+    "their records{why}. Its edges in the scenario have them.",
     # fit_scenario.py
     "network_memory_unreported": "The network memory of the task managers is not reported; assuming "
     "unlimited.",
@@ -204,7 +207,14 @@ _WHY = {
 }
 
 _INPUTS, _WINDOWS = ("as", "a join", "a union"), ("with", "work for each record", "work when they fire")
-_FORMS = {"join": _INPUTS, "union": _INPUTS, "window_reads": _WINDOWS, "window_fires": _WINDOWS}
+_COSTS_OF_INPUTS = ("with", "one cost", "different costs")
+_FORMS = {
+    "join": _INPUTS,
+    "union": _INPUTS,
+    "window_reads": _WINDOWS,
+    "window_fires": _WINDOWS,
+    "input_works": _COSTS_OF_INPUTS,
+}
 """The forms of a vertex between which an emulation decides, and the word before them."""
 
 

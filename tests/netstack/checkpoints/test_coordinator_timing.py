@@ -6,9 +6,10 @@ Random numbers are drawn in the same order, so a run of an aligned job without f
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
+import pytest
 import trio
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
@@ -17,6 +18,7 @@ from flowcontrol import (
     CheckpointBarrier,
     FailureReason,
 )
+from netstack import Edge, GeneratorSpec, Scenario, Vertex, emulate
 from netstack.checkpoints.coordinator import CheckpointCoordinator
 from netstack.checkpoints.metadata import SubtaskSnapshot
 from netstack.checkpoints.pending_checkpoint import Acknowledgement
@@ -306,3 +308,19 @@ def test_the_examples_show_what_they_are_for() -> None:
     drained = ModelJob(ENDS_AND_DRAINS, real_coordinator).run()
     assert {"COMPLETED", "FAILED"} <= {entry[3] for entry in drained if isinstance(entry[1], int)}
     assert {0, 1} == {entry[2] for entry in drained if entry[1] == "trigger"}
+
+
+def test_the_first_checkpoint_may_have_a_time() -> None:
+    source = Vertex(name="source", source=GeneratorSpec(record_bytes=100, rates=(10.0,)))
+    job = Scenario(
+        name="timed",
+        duration_s=7.0,
+        config=NetworkConfig(checkpoint_interval_s=2.0),
+        checkpoints_from_s=0.7,
+        vertices=(source, Vertex(name="sink")),
+        edges=(Edge(source="source", target="sink"),),
+    )
+    times = [[each.t for each in emulate(job, seed=seed).checkpoints] for seed in (1, 2)]
+    assert times == [pytest.approx([0.7, 2.7, 4.7, 6.7])] * 2
+    other = replace(job, checkpoints_from_s=None)
+    assert len({emulate(other, seed=seed).checkpoints[0].t for seed in (1, 2)}) == 2

@@ -121,6 +121,13 @@ def test_the_job_of_these_tests_makes_sense() -> None:
             "is -1 s; it must be 0 s or more",
         ),
         (vertex(1, emit_cost_s=0.001), f"{STAGE}.emit_cost", "has no effect without emit_every"),
+        (vertex(1, emit_keys=5), f"{STAGE}.emit_keys", 'has no effect without emit_by = "event_time"'),
+        (windows(emit_keys=0), "vertices.sink.emit_keys", "is 0; it must be 1 or more"),
+        (
+            windows(emit_keys=5, selectivity=0.5),
+            "vertices.sink.selectivity",
+            "a window with emit_keys emits one record for each key; remove one of the two",
+        ),
         (vertex(2, emit_every_s=1.0, emit_by="event"), "vertices.sink.emit_by", "did you mean 'event_time'?"),
         (vertex(0, emit_by="event_time"), "vertices.source.emit_by", "has no effect on a source"),
         (

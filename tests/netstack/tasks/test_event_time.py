@@ -12,6 +12,8 @@ from typing import Any
 import numpy as np
 import pytest
 import trio
+from hypothesis import given
+from hypothesis import strategies as st
 from msgspec import UNSET
 
 from buffers import WATERMARK_BYTES, RecordBlock
@@ -35,9 +37,10 @@ from netstack import (
     transactional_sink,
 )
 from netstack.engine.event_clock import EventClock
+from netstack.engine.randomness import Draws
 from netstack.scenarios.watermark_reach import disorder_s
 from netstack.tasks.synthetic_output import Emission, HeldBack
-from netstack.tasks.watermarks import EventTimeWindows, SourceWatermarks
+from netstack.tasks.watermarks import EventTimeWindows, SourceWatermarks, WindowsOfKeys
 from tests.netstack.diamonds import chain_of_diamonds
 from tests.netstack.whole_jobs import EXACT, EXACTLY_ONCE, MODES
 
@@ -128,6 +131,16 @@ def test_each_record_of_a_window_is_emitted_after_its_cost(emit_by: str) -> None
     begin = 0.55 if emit_by == "event_time" else 0.5
     assert first == pytest.approx([begin + 0.002 * number for number in range(1, len(first) + 1)])
     assert sum(count for _, count in counts(fired)) == 95
+
+
+def test_a_window_emits_one_record_for_each_key_in_it() -> None:
+    # 1,000 records a second of 40 keys: nearly every key is in each window of 500 ms, whatever the rate.
+    for rate in (1000.0, 500.0):
+        fired = firings([source("a", rate, round(2 * rate))], emit_keys=40)
+        assert sum(count for _, count in counts(fired)) == pytest.approx(4 * 40, abs=3)
+    # One record of each key would be emitted if all came in one window; of few records, hardly any are lost.
+    few = firings([source("a", 20.0, 40)], emit_keys=10_000)
+    assert sum(count for _, count in counts(few)) == pytest.approx(40, abs=1)
 
 
 def test_a_barrier_waits_until_a_window_has_fired_to_its_end() -> None:
@@ -367,6 +380,24 @@ def test_restored_windows_fire_by_the_first_watermarks_and_not_before() -> None:
     again.add(RecordBlock.from_payloads([b"in flight"]))
     assert payloads(again.take_until(1998)) == []
     assert payloads(again.take_until(1999)) == [[b"late", b"in flight"]]
+
+
+@given(st.lists(st.tuples(st.integers(0, 3000), st.floats(0.0, 0.999)), max_size=40), st.integers(1, 5))
+def test_windows_of_keys_come_back_with_the_first_record_of_each(
+    added: list[tuple[int, float]], keys: int
+) -> None:
+    windows = WindowsOfKeys(1.0, keys, Draws(iter([[key] for _, key in added])))
+    first: dict[int, dict[int, bytes]] = {}
+    for number, (event_time_ms, key) in enumerate(added):
+        windows.reads_from(event_time_ms)
+        windows.add(RecordBlock.from_payloads([b"%d" % number]))
+        first.setdefault(event_time_ms // 1000, {}).setdefault(int(key * keys), b"%d" % number)
+    restored = WindowsOfKeys(1.0, keys, Draws(iter(())))
+    restored.restore(windows.encoded)
+    expected = [sorted(first[window].values()) for window in sorted(first)]
+    for each in (windows, restored):
+        assert [sorted(fired) for fired in payloads(each.take_until(10_000))] == expected
+        assert payloads([each.take()]) == [[]]
 
 
 def test_windows_that_one_watermark_passes_fire_in_their_order() -> None:

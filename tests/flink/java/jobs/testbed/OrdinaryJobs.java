@@ -70,7 +70,8 @@ public final class OrdinaryJobs {
             case "lookups" -> joining.lookups();
             case "intervals" -> joining.intervals();
             case "slow_windows" -> windowed.slowWindows();
-            case "slow_sessions" -> windowed.slowSessions();
+            case "slow_sessions" -> windowed.slowSessions(1000, 2000, 0.5, 500, 5000);
+            case "small_clicks" -> windowed.slowSessions(2500, 300, 0, 500, 4000);
             case "amplify10" -> uneven.amplify(10, 500);
             case "amplify100" -> uneven.amplify(100, 100);
             case "large_records" -> uneven.largeRecords();

@@ -39,12 +39,12 @@ final class WindowJobs {
         jobs.step(fired.rebalance(), "sink", 2, jobs.costing(50)).sinkTo(new DiscardingSink<>()).setParallelism(2);
     }
 
-    /** Sessions of 2,000 visitors, which end after 500 ms without an event. The result of a session takes 5 ms. */
-    void slowSessions() {
+    /** Sessions of 2,000 visitors, which end after a gap without an event. micros: the cost of a session. */
+    void slowSessions(double rate, int payloadBytes, double zipf, int gapMs, double micros) {
         DataStream<Tuple3<Long, Long, byte[]>> clicks =
-                jobs.events("clicks", 2, 1000, 2000, new Keys(2_000, 0.5), true);
+                jobs.events("clicks", 2, rate, payloadBytes, new Keys(2_000, zipf), true);
         DataStream<Tuple3<Long, Long, byte[]>> ended =
-                counted(clicks, EventTimeSessionWindows.withGap(Duration.ofMillis(500)), jobs.costing(5000));
+                counted(clicks, EventTimeSessionWindows.withGap(Duration.ofMillis(gapMs)), jobs.costing(micros));
         jobs.step(ended.rebalance(), "sink", 2, jobs.costing(50)).sinkTo(new DiscardingSink<>()).setParallelism(2);
     }
 
