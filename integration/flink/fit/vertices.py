@@ -56,11 +56,6 @@ _ALIKE_RATES = 0.02
 _HARDLY_BUSY = 0.2
 """A vertex with a busy share below this delays nothing, and its costs are inexact."""
 
-_LIMITING = 0.7
-"""A consumer can limit a producer that is always back-pressured if its busiest subtask is busy for at least
-this share of the time.
-"""
-
 _HARDLY_HELD = 0.05
 """A producer with a back-pressured share below this always finds room for its output."""
 
@@ -325,25 +320,7 @@ def _service(evidence: Evidence, vertex: FlinkVertex) -> Noted[tuple[float, tupl
     busiest = evidence.busiest(vertex)
     if busiest < _HARDLY_BUSY:
         return Noted((_rounded(mean_of_known(costs) or 0.0), (1.0,)), remarks)
-    if _limits_producers(evidence, vertex):
-        costs = [None if cost is None else cost / busiest for cost in costs]
     return Noted(base_and_skew(costs, exact=busiest >= SATURATED), remarks)
-
-
-def _limits_producers(evidence: Evidence, vertex: FlinkVertex) -> bool:
-    """Return whether a vertex is the busiest consumer of producers that are always back-pressured.
-
-    Such a vertex limits its job, perhaps although no subtask is always busy. If costs change, different
-    subtasks are the slowest at different times, and the others wait. Their mean cost would let more
-    records through.
-    """
-    job = evidence.job
-    held = {edge.source for edge in job.inputs(vertex) if evidence.held(edge.source) >= SATURATED}
-    if not held or evidence.held(vertex.id) >= _HARDLY_BUSY:
-        return False
-    rivals = {edge.target for edge in job.edges if edge.source in held}
-    first = max((evidence.busiest(other) for other in job.vertices if other.id in rivals), default=0.0)
-    return evidence.busiest(vertex) >= max(_LIMITING, first)
 
 
 def base_and_skew(costs: Iterable[float | None], *, exact: bool = False) -> tuple[float, tuple[float, ...]]:

@@ -332,18 +332,6 @@ def test_a_filter_that_lets_little_through_is_no_window():
     assert JobFlows(shape, seen).firings(shape.vertices[1]) is None
 
 
-def test_only_the_busiest_consumer_of_a_held_producer_is_taken_for_the_limit():
-    edges = edge_to("source", "slow", "HASH"), edge_to("source", "quick", "HASH")
-    seen = {
-        "source": [samples(*grown("records_out", 200), held=0.95)],
-        "slow": [samples(*grown("records_in", 100), busy=0.8)],
-        "quick": [samples(*grown("records_in", 100), busy=0.5)],
-    }
-    read = vertices_of(job(*edges), seen)
-    assert read["slow"].service[0][1] == pytest.approx(0.01, rel=0.02)
-    assert read["quick"].service[0][1] == pytest.approx(0.005, rel=0.02)
-
-
 @pytest.mark.parametrize(("busy", "rate", "catch_up_s"), [(0.99, 750.0, 0.0), (0.6, 600.0, 1.0)])
 def test_a_paced_source_is_held_back_only_where_something_works_all_the_time(busy, rate, catch_up_s):
     """Else it waits for a moment, and catches up; one that idles though it is held back does not."""
