@@ -242,7 +242,7 @@ def calm_moment(ended: EndedCheckpoints, checkpoints: Sequence[CheckpointResult]
     longest_ms = max(known(each.duration_ms for each in checkpoints), default=None)
     if longest_ms is None or ended.p90_ms is None or ended.completed < _LEAST_COMPLETED:
         return ()
-    if ended.p90_ms < max(_LEVELS_DIFFER * longest_ms, _LEAST_WAIT_MS):
+    if ended.p90_ms < max(_LEVELS_DIFFER * longest_ms, longest_ms + _LEAST_WAIT_MS):
         return ()
     values = {"completed": ended.completed, "p90_ms": ended.p90_ms, "longest_ms": longest_ms}
     return (Remark("calm_moment", values=values | {"last": len(checkpoints)}),)
