@@ -1,7 +1,7 @@
 # The commands of this project; `make help` lists them. Each one sets up what it needs.
 
 .DEFAULT_GOAL := help
-.PHONY: help env demo docs fast pure test tests test-long test-compiled share lint bench flink clean
+.PHONY: help env demo docs fast pure test tests test-long test-compiled share lint bench flink flink-past clean
 
 BIN := .venv/bin
 # One process more than there are cores, as tests also wait; at most four.
@@ -66,6 +66,9 @@ bench: env ## micro-benchmarks (CASES="networkThroughput or barrier" chooses, as
 
 flink: env ## fetch a real Flink (300 MB), run a small job in it, and compare (needs a JDK)
 	@$(BIN)/python -m tests.flink proof
+
+flink-past: env ## run a load that rises and falls in a real Flink, and read its peak from Prometheus (needs both)
+	@$(BIN)/python -m tests.flink past peaks
 
 clean: ## remove caches, builds and reports; the environment stays (rm -r .venv)
 	rm -rf .benchmarks .hypothesis .mypy_cache .pytest_cache .ruff_cache build dist netstack-demo flink-results *.egg-info

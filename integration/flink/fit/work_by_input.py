@@ -1,4 +1,4 @@
-"""Which input of a join takes its time.
+"""Costs of the records of both inputs of a join.
 
 Flink reports the busy time of a task, not that of the records of each input. In an interval join, a record
 costs as much as the records of the other input that it matches, so records of the input that comes late cost

@@ -1,4 +1,4 @@
-"""Which input of an imported join takes its time."""
+"""Costs of the records of both inputs of an imported join."""
 
 from dataclasses import replace
 
