@@ -245,7 +245,7 @@ class SubtaskMaker:
         return self._new_throttle(vertex, index, steps, "firing", vertex.name, index)
 
     def _new_throttle(self, vertex: Vertex, index: int, steps: tuple[Step, ...], *owner: object) -> Throttle:
-        cores = self._cores_of(vertex.manager_of(index)) if vertex.burns else None
+        cores = self.cores_of(vertex.manager_of(index)) if vertex.burns else None
         chance = self._environment.randomness.uniform(*owner)
         course = Course(vertex.course) if vertex.course else None
         return Throttle(
@@ -257,7 +257,7 @@ class SubtaskMaker:
         steps = vertex.steps_of(vertex.service if service is None else service, index)
         return tuple((at, cost * factor) for at, cost in steps)
 
-    def _cores_of(self, task_manager: str) -> Cores:
+    def cores_of(self, task_manager: str) -> Cores:
         """Return the cores of a task manager; unlimited if no machine is given."""
         if task_manager not in self._cores:
             machines = [each for each in self._scenario.machines if task_manager in each.task_managers]
@@ -337,7 +337,8 @@ def source_of(scenario: Scenario, vertex: Vertex, *, blank: bool = False) -> Sou
     if isinstance(spec, SourceObject):
         return spec.source
     if isinstance(spec, GeneratorSpec):
-        return GeneratedSource(spec.record_bytes, _source_seed(scenario, vertex), spec.keys, blank=blank)
+        seed, spread = _source_seed(scenario, vertex), spec.record_spread
+        return GeneratedSource(spec.record_bytes, seed, spec.keys, spread=spread, blank=blank)
     what = (
         "has no source that can be read"
         if spec is None

@@ -2,7 +2,7 @@
 
 User functions read the content of records, and so does the writing side of a hash exchange. Vertices without
 a function forward the records that they read. If no task downstream reads the content of an edge's records,
-these records need no bytes (`buffers/payload.py`)::
+and they have one length, these records need no bytes (`buffers/payload.py`)::
 
     generator --rebalance--> map --hash--> window --forward--> sink
               ^ bytes, for the hash behind        ^ none     ^ bytes if the sink is the user's
@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from .scenario import GeneratorSpec
 from .watermark_reach import readers_of_watermarks, sources_with_watermarks
 
 if TYPE_CHECKING:
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Contents(NamedTuple):
-    """Vertices (by name) and edges (by number) whose records need bytes, since a task reads them later."""
+    """Vertices (by name) and edges (by number) whose records need bytes."""
 
     vertices: frozenset[str]
     edges: frozenset[int]
@@ -28,8 +29,9 @@ class Contents(NamedTuple):
 def contents_of(scenario: Scenario) -> Contents:
     """Return the vertices and edges whose records need contents, not only a size.
 
-    All edges with watermarks are among them.
+    All edges with watermarks and with records of different lengths are among them.
     """
+    uneven = _of_different_lengths(scenario)
     with_watermarks = sources_with_watermarks(scenario) | readers_of_watermarks(scenario)
     vertices: set[str] = set()
     edges: set[int] = set()
@@ -38,8 +40,23 @@ def contents_of(scenario: Scenario) -> Contents:
             if edge.source != vertex.name:
                 continue
             has_function = scenario.vertex(edge.target).operator is not None
-            if has_function or edge.target in vertices or vertex.name in with_watermarks:
+            is_plain = vertex.name not in with_watermarks | uneven
+            if has_function or edge.target in vertices or not is_plain:
                 edges.add(number)
             if number in edges or (edge.strategy.by_key and not edge.shares):
                 vertices.add(vertex.name)
     return Contents(frozenset(vertices), frozenset(edges))
+
+
+def _of_different_lengths(scenario: Scenario) -> set[str]:
+    """Return the names of the vertices that emit records of different lengths."""
+    found: set[str] = set()
+    for vertex in scenario.topological_order():
+        if isinstance(vertex.source, GeneratorSpec):
+            is_uneven = vertex.source.record_spread > 0
+        else:
+            inputs = (edge.source for edge in scenario.inputs(vertex))
+            is_uneven = vertex.record_bytes is None and not found.isdisjoint(inputs)
+        if is_uneven:
+            found.add(vertex.name)
+    return found

@@ -86,6 +86,8 @@ _OUTPUT_FIELDS = (
 
 LARGEST_SPREAD = 0.5
 """Smallest relative standard error at which a cost counts as unknown."""
+MOST_RECORD_SPREAD = 3.0
+"""Greatest relative standard deviation of the bytes of records."""
 
 _NAME_ONLY = "is a Python object, which a file cannot hold; build the scenario in Python"
 
@@ -452,6 +454,8 @@ def _about_selectivity(selectivity: float) -> Iterator[Problem]:
 
 def _about_generator(source: GeneratorSpec) -> Iterator[Problem]:
     yield from _about_record_bytes(source.record_bytes)
+    if not 0 <= source.record_spread <= MOST_RECORD_SPREAD:
+        yield "record_spread", f"is {source.record_spread:g}; it must be from 0 to {MOST_RECORD_SPREAD:g}"
     if source.keys is not None:
         yield from _about_generated_keys(source.keys)
     if source.burst_s is not None and source.wave_s is not None:

@@ -244,6 +244,12 @@ class GeneratorSpec(HoldsTuples):
             "Bytes of a record after its length field of 4 bytes; the first 8 bytes are the key.",
         )
     )
+    record_spread: float = key(
+        REAL,
+        0.0,
+        "Relative standard deviation of the bytes of a record, which are then log-normal with the mean "
+        "`record_bytes`.",
+    )
     rates: tuple[float, ...] = field(default=(0.0,), metadata=_RATES)
     out_of_orderness_s: float | None = field(default=None, metadata=_OUT_OF_ORDERNESS)
     keys: Keys | None = key(

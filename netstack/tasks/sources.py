@@ -13,12 +13,14 @@ and end at once::
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from math import log1p, sqrt
+from statistics import NormalDist
 from typing import NamedTuple, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from buffers import HEADER_BYTES, RecordBlock
+from buffers import DEFAULT_MAX_RECORD_BYTES, HEADER_BYTES, RecordBlock
 
 from ..exchange.java_hash import hash_binary, hash_longs, hash_utf8
 from ..scenarios.scenario import KEY_BYTES, Keys
@@ -42,6 +44,11 @@ BLOCK_RECORDS = 512
 
 FILLER = 0x2E
 """Value of the bytes of a generated record after its key, and of padding bytes of emitted records."""
+
+_FILLING = bytes([FILLER])
+
+LENGTHS = 1024
+"""Number of equally likely lengths of records that differ in length."""
 
 
 def skip(reader: SourceReader | SplitReader, position: int) -> None:
@@ -82,18 +89,26 @@ class GeneratedSource:
         record_bytes: Length of a record in bytes, without its length header; at least 8.
         seed: Seed of the keys. Equal seeds generate equal records, if subtask and length are equal too.
         keys: Number and frequencies of the keys; None: any 64-bit number.
-        blank: Whether no operator reads the records, so that they need no bytes.
+        spread: Relative standard deviation of the length, which is then log-normal; 0: equal lengths.
+        blank: Whether no operator reads the records, so that they need no bytes. Only for equal lengths.
 
     Raises:
         ValueError: if ``record_bytes`` is too small for the key.
     """
 
     def __init__(
-        self, record_bytes: int, seed: int, keys: Keys | None = None, *, blank: bool = False
+        self,
+        record_bytes: int,
+        seed: int,
+        keys: Keys | None = None,
+        *,
+        spread: float = 0.0,
+        blank: bool = False,
     ) -> None:
         if record_bytes < KEY_BYTES:
             raise ValueError(f"record_bytes is {record_bytes}, less than the {KEY_BYTES} of the key")
         self._record_bytes = record_bytes
+        self._lengths = _quantiles(record_bytes, spread) if spread else None
         self._seed = seed
         self._keys = None if keys is None or blank else np.cumsum(key_shares(keys))
         self._blank = blank
@@ -105,11 +120,22 @@ class GeneratedSource:
 
     def open(self, subtask: int, parallelism: int) -> GeneratedReader:
         """Return the endless reader of one subtask. The records do not depend on ``parallelism``."""
-        return GeneratedReader(self._record_bytes, self._seed, subtask, self._keys, blank=self._blank)
+        return GeneratedReader(
+            self._record_bytes, self._seed, subtask, self._keys, self._lengths, blank=self._blank
+        )
 
     def key_hash(self, block: RecordBlock) -> NDArray[np.int32]:
         """Return Java's Long hash code of each record's key."""
         return hash_longs(leading_bytes(block, KEY_BYTES).view(">i8").ravel())
+
+
+def _quantiles(mean: int, spread: float) -> NDArray[np.int64]:
+    """Return equally likely lengths, log-normal with a mean and a relative standard deviation."""
+    sigma = sqrt(log1p(spread * spread))
+    middles = (np.arange(LENGTHS) + 0.5) / LENGTHS
+    lengths = np.exp(sigma * np.array([NormalDist().inv_cdf(each) for each in middles]))
+    rounded = np.rint(lengths * (mean / lengths.mean()))
+    return np.clip(rounded, KEY_BYTES, DEFAULT_MAX_RECORD_BYTES).astype(np.int64)
 
 
 def key_shares(keys: Keys) -> NDArray[np.float64]:
@@ -128,10 +154,14 @@ class GeneratedReader:
     """Generates the records of one subtask in blocks; a read returns a slice of the current block.
 
     `cumulated` holds the cumulative frequency of each key, by its number; None: keys are any 64-bit numbers.
-    With `blank`, the records have lengths but no bytes.
+    `lengths` are the equally likely lengths of a record; None: all have `record_bytes`. With `blank`, the
+    records have lengths but no bytes.
     """
 
-    __slots__ = ("_blank", "_block", "_cumulated", "_generator", "_position", "_seed", "_template")
+    __slots__ = (
+        "_blank", "_block", "_cumulated", "_generator", "_lengths", "_position", "_seed", "_sizes",
+        "_template",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -139,6 +169,7 @@ class GeneratedReader:
         seed: int,
         subtask: int,
         cumulated: NDArray[np.float64] | None = None,
+        lengths: NDArray[np.int64] | None = None,
         *,
         blank: bool = False,
     ) -> None:
@@ -151,7 +182,9 @@ class GeneratedReader:
         else:
             self._template = RecordBlock.from_matrix(np.full((count, record_bytes), FILLER, dtype=np.uint8))
         self._seed = [seed, subtask]
+        self._lengths = lengths
         self._generator = np.random.Generator(np.random.PCG64(self._seed))
+        self._sizes = np.random.Generator(np.random.PCG64([*self._seed, 1]))
         self._position = count
         self._block: RecordBlock | None = None
 
@@ -174,6 +207,7 @@ class GeneratedReader:
         blocks, within = divmod(position, count)
         # A key takes one step of the bit generator, drawn as 8 bytes or as a number from 0 to 1.
         self._generator = np.random.Generator(np.random.PCG64(self._seed).advance(blocks * count))
+        self._sizes = np.random.Generator(np.random.PCG64([*self._seed, 1]).advance(blocks * count))
         self._block, self._position = self._generate(), within
 
     def close(self) -> None:
@@ -186,11 +220,23 @@ class GeneratedReader:
             return template
         # A new array each time: slices of the previous one may still be in transit.
         count, stride = len(template), template.stride
+        if self._lengths is not None:
+            return self._of_lengths(self._lengths[(self._sizes.random(count) * LENGTHS).astype(np.int64)])
         data = template.data.copy()
         keys = np.frombuffer(self._draw(count), dtype=np.uint8)
         key_columns = slice(HEADER_BYTES, HEADER_BYTES + KEY_BYTES)
         data.reshape(count, stride)[:, key_columns] = keys.reshape(count, KEY_BYTES)
         return RecordBlock(data.data.toreadonly(), len(data), count, stride)
+
+    def _of_lengths(self, lengths: NDArray[np.int64]) -> RecordBlock:
+        keys = self._draw(len(lengths))
+        starts = range(0, len(keys), KEY_BYTES)
+        return RecordBlock.from_payloads(
+            [
+                keys[start : start + KEY_BYTES].ljust(length, _FILLING)
+                for start, length in zip(starts, lengths.tolist(), strict=True)
+            ]
+        )
 
     def _draw(self, count: int) -> bytes:
         """Return the bytes of `count` keys."""

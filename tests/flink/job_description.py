@@ -205,6 +205,8 @@ def _about_source(vertex: Vertex) -> Iterator[Problem]:
         return
     if source.record_bytes < LEAST_RECORD_BYTES:
         yield "record_bytes", _too_small(source.record_bytes)
+    if source.record_spread:
+        yield "record_spread", "is not made by the testbed's job; drop it, or run an ordinary job"
     if source.legacy:
         yield "legacy", "is a SourceFunction, which Flink 2 has no more; drop it"
     if source.cost_s is not None:

@@ -24,7 +24,15 @@ _RARE: dict[str, Any] = {
     "policy": "flink",
     "vertices": [
         {"name": "source", "parallelism": 2, "task_manager": ["a", "b"]}
-        | {"source": {"record_bytes": 100, "legacy": True, "catch_up": "1 s", "out_of_orderness": "1 s"}},
+        | {
+            "source": {
+                "record_bytes": 100,
+                "record_spread": 0.5,
+                "legacy": True,
+                "catch_up": "1 s",
+                "out_of_orderness": "1 s",
+            }
+        },
         {"name": "map", "parallelism": 2, "task_manager": "a", "service": "1 ms", "service_mode": "burn"}
         | {"emit_every": "2 s", "emit_by": "event_time", "emit_cost": "1 ms", "behind": ["1 s"]},
         {"name": "sink"},

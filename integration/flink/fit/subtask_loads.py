@@ -22,6 +22,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from math import sqrt
 from typing import Literal
 
@@ -30,7 +31,7 @@ from netstack import CheckpointResult, CostModel, NetworkConfig, VertexCheckpoin
 from ...base.optional_figures import complete, mean_of_known, middle, pair_slopes, quotient
 from ...runs.job_load import SATURATED
 from ..read.job import FlinkJob, FlinkVertex
-from ..read.samples import ACCOUNT, METER_S, Samples, SubtaskSamples, is_same_load, longer_per_s
+from ..read.samples import ACCOUNT, METER_S, Samples, SubtaskSamples, account_s, is_same_load, longer_per_s
 
 ENOUGH_RECORDS = 200
 """Minimum number of records in the time watched for rates and costs to be exact within some percent."""
@@ -46,6 +47,19 @@ HARDLY_PER_S = 0.05
 
 IDLE = 0.05
 """A source that is idle for at least this share of the time emits all records that arrive."""
+
+LEAST_INTERVALS = 10
+"""Minimum number of intervals between polls of subtasks that show how much the sizes of records differ."""
+
+SMALL_RECORD = 0.1
+"""Share of a buffer below which the differing sizes of records have no effect."""
+
+LEAST_RECORD_SPREAD = 0.2
+"""Relative standard deviation below which records count as equally long."""
+
+COUNTED_APART_S = 0.03
+"""Time between the reading of two counters of one answer, in seconds: they differed by 20 to 40 ms of records
+in a source of equal records."""
 
 _NEVER_IDLE = 0.99
 """If a task is busy for at least this share of the time, its rate is the inverse of its cost per record."""
@@ -267,6 +281,37 @@ def record_bytes(job: FlinkJob, vertex: FlinkVertex, samples: Samples, segment_b
         if all(edge.source == vertex.id for edge in job.inputs(other))
     ]
     return mean_of_known(sizes)
+
+
+def record_spread(job: FlinkJob, vertex: FlinkVertex, samples: Samples, segment_bytes: int) -> float:
+    """Return the relative standard deviation of the bytes of a vertex's records.
+
+    Between two polls, the bytes of n records vary by the square root of n times their deviation. Return 0 if
+    the deviation is not significant, or if a buffer holds many records, whose sizes then hardly matter.
+    """
+    outputs = job.outputs(vertex)
+    polls = [
+        (after["bytes_out"] - before["bytes_out"], after["records_out"] - before["records_out"], seconds)
+        for subtask in samples[vertex.id]
+        for before, after in pairwise(subtask.samples)
+        if all(name in poll for name in ("bytes_out", "records_out") for poll in (before, after))
+        and (seconds := (account_s(after) or 0.0) - (account_s(before) or 0.0)) > 0
+    ]
+    total = sum(records for _, records, _ in polls)
+    if len(polls) < LEAST_INTERVALS or total < LEAST_RECORDS or len(outputs) != 1:
+        return 0.0
+    mean = sum(size for size, _, _ in polls) / total
+    if mean < SMALL_RECORD * segment_bytes:
+        return 0.0
+    channels = next(other.parallelism for other in job.vertices if other.id == outputs[0].target)
+    # Flink counts the bytes of a buffer when it is full or sent, at any fill of each open buffer.
+    errors = [
+        2 * (channels * segment_bytes**2 / 12 + (COUNTED_APART_S * records / seconds * mean) ** 2)
+        for _, records, seconds in polls
+    ]
+    excess = sum((size - records * mean) ** 2 for size, records, _ in polls) - sum(errors)
+    spread = sqrt(max(0.0, excess) / total) / mean
+    return round(spread, 2) if excess > sum(errors) and spread >= LEAST_RECORD_SPREAD else 0.0
 
 
 # Queues, by the waits of barriers

@@ -20,7 +20,7 @@ from ...base.optional_figures import highest, known, mean_of_known, middle
 from ...runs.job_load import SATURATED
 from ..read.job import FlinkJob, FlinkVertex
 from ..read.samples import Samples, passed_s
-from .exchange_flows import Firings, JobFlows
+from .exchange_flows import ALIKE, Firings, JobFlows
 from .noted import Noted, Remark, Remarks
 from .overrides import Overrides, of_vertex
 from .processor_time import NOTHING_BURNS, Burning
@@ -36,6 +36,7 @@ from .subtask_loads import (
     load_of,
     queue_growth,
     record_bytes,
+    record_spread,
     service_s,
     source_rate,
 )
@@ -168,7 +169,10 @@ def _few_records(evidence: Evidence, vertex: FlinkVertex) -> Remarks:
 
 def _generator(evidence: Evidence, vertex: FlinkVertex) -> Noted[GeneratorSpec]:
     (size, about_size), (rates, about_rates) = _source_bytes(evidence, vertex), _rates(evidence, vertex)
-    spec = GeneratorSpec(record_bytes=size, rates=rates, legacy=_is_legacy(evidence, vertex))
+    spread = _record_spread(evidence, vertex)
+    spec = GeneratorSpec(
+        record_bytes=size, record_spread=spread, rates=rates, legacy=_is_legacy(evidence, vertex)
+    )
     flows, given = evidence.flows, of_vertex(evidence.given.rate, evidence.job.names[vertex.id])
     firings = flows.firings(vertex)
     if firings is not None and given is None:
@@ -203,6 +207,12 @@ def _emitted_bytes(evidence: Evidence, vertex: FlinkVertex) -> int | None:
     """Return the bytes of the records that a vertex emits, without their header; None: unknown."""
     size = record_bytes(evidence.job, vertex, evidence.samples, evidence.config.segment_bytes)
     return None if size is None else round(size) - HEADER_BYTES
+
+
+def _record_spread(evidence: Evidence, vertex: FlinkVertex) -> float:
+    if of_vertex(evidence.given.record_bytes, evidence.job.names[vertex.id]) is not None:
+        return 0.0
+    return record_spread(evidence.job, vertex, evidence.samples, evidence.config.segment_bytes)
 
 
 def _rates(evidence: Evidence, vertex: FlinkVertex) -> Noted[tuple[float, ...]]:
@@ -356,7 +366,16 @@ def _output(evidence: Evidence, vertex: FlinkVertex) -> Noted[tuple[float, int |
     remarks = () if any(selectivities) else (Remark("no_output", name),)
     # If they differ, those of the edges apply.
     selectivity = float(f"{selectivities[0]:.4g}") if len(set(selectivities)) == 1 else 1.0
+    if selectivity == 1 and _record_spread(evidence, vertex) and _forwards(evidence, vertex, size):
+        emitted_bytes = None
     return Noted((selectivity, emitted_bytes), remarks)
+
+
+def _forwards(evidence: Evidence, vertex: FlinkVertex, size: int | None) -> bool:
+    """Return whether the records that a vertex emits are about as long as those of all its producers."""
+    producers = {edge.source for edge in evidence.job.inputs(vertex)}
+    read = [_emitted_bytes(evidence, each) for each in evidence.job.vertices if each.id in producers]
+    return size is not None and all(one and abs(size / one - 1) <= ALIKE for one in read)
 
 
 def _spread(evidence: Evidence, vertex: FlinkVertex) -> Noted[float]:

@@ -1,6 +1,7 @@
 """Figures derived from the counts of tasks: shares, selectivity, windows, bursts."""
 
 import dataclasses
+import random
 from collections.abc import Sequence
 
 import pytest
@@ -713,3 +714,29 @@ def test_the_parts_of_a_record_go_to_consumers_of_their_own():
         shape = job(*edges, parallelism=2)
         fitted, _ = edges_of(shape, JobFlows(shape, seen))
         assert [edge.shares for edge in fitted] == [(), shares]
+
+
+SIZES = (4_000, 20_000, 60_000, 120_000)
+
+
+def of_sizes(sizes: Sequence[int], per_s: int) -> list[dict[str, float]]:
+    """Counts of a source whose records take turns at random, and whose bytes count by whole buffers."""
+    chance = random.Random(1)
+    looks = [{"records_out": 0.0, "bytes_out": 0.0}]
+    emitted = 0
+    for second in range(1, 21):
+        emitted += sum(chance.choices(sizes, k=per_s))
+        looks.append({"records_out": float(second * per_s), "bytes_out": float(emitted // 32768 * 32768)})
+    return looks
+
+
+@pytest.mark.parametrize(
+    ("sizes", "per_s", "expected"),
+    [(SIZES, 30, 0.87), ((51_000,), 30, 0.0), ((1_000, 3_000), 1000, 0.0)],
+    ids=["four sizes", "one size", "many records of a buffer"],
+)
+def test_the_bytes_between_polls_tell_how_much_records_differ(sizes, per_s, expected):
+    shape = job(edge_to("source", "sink", "HASH"))
+    read = grown("records_in", per_s, looks=21)
+    seen = {"source": [samples(*of_sizes(sizes, per_s), held=1.0)], "sink": [samples(*read, busy=0.5)]}
+    assert generator(vertices_of(shape, seen, Overrides())).record_spread == pytest.approx(expected, abs=0.25)

@@ -67,6 +67,14 @@ def test_where_bytes_are_looked_at(scenario: Scenario, expected: Contents) -> No
     assert contents_of(scenario) == expected
 
 
+def test_records_of_different_lengths_need_bytes_until_a_vertex_gives_them_one_length() -> None:
+    source = replace(SOURCE, source=GeneratorSpec(record_bytes=70_000, record_spread=0.5))
+    assert contents_of(pipeline(source, MIDDLE, LAST)) == Contents(
+        frozenset({"source", "middle"}), frozenset({0, 1})
+    )
+    assert contents_of(pipeline(source, replace(MIDDLE, record_bytes=90), LAST)).edges == {0}
+
+
 def test_a_measured_hash_and_watermarks() -> None:
     measured = pipeline(SOURCE, LAST)
     edge = Edge(source="source", target="last", ship="hash", shares=(1.0, 3.0))

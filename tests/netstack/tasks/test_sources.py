@@ -39,6 +39,13 @@ def test_generated_records_have_the_length_asked_for(record_bytes: int) -> None:
     assert {len(payload) for payload in block.payloads()} == {record_bytes}
 
 
+def test_lengths_of_records_have_the_mean_and_the_spread_asked_for() -> None:
+    lengths = [len(each) for each in payloads_of(GeneratedSource(30_000, 1, spread=0.8).open(0, 4), 4000)]
+    assert np.mean(lengths) == pytest.approx(30_000, rel=0.05)
+    assert np.std(lengths) / np.mean(lengths) == pytest.approx(0.8, rel=0.1)
+    assert min(len(each) for each in payloads_of(GeneratedSource(8, 1, spread=3).open(0, 4), 500)) == 8
+
+
 @pytest.mark.parametrize("record_bytes", [0, 7, -1])
 def test_generated_records_have_room_for_the_key(record_bytes: int) -> None:
     with pytest.raises(ValueError, match=f"record_bytes is {record_bytes}, less than the 8 of the key"):
@@ -128,9 +135,10 @@ def test_leading_bytes_that_are_not_there(payloads: list[bytes]) -> None:
 
 
 # 512 records to a block, and as few as fit: 259 of 1008 bytes, 29 of 8996, 1 of 300000
+@pytest.mark.parametrize("spread", [0.0, 0.5])
 @pytest.mark.parametrize("record_bytes", [8, 1004, 8992, 300_000])
-def test_reading_on_from_a_seek_is_having_read_up_to_there(record_bytes: int) -> None:
-    source = GeneratedSource(record_bytes, 7)
+def test_reading_on_from_a_seek_is_having_read_up_to_there(record_bytes: int, spread: float) -> None:
+    source = GeneratedSource(record_bytes, 7, spread=spread)
     whole = payloads_of(source.open(2, 4), 600)
     reader = source.open(2, 4)
     for position in (0, 1, 29, 259, 511, 512, 513, 595, 258, 0):
