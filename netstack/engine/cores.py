@@ -28,9 +28,20 @@ class Cores:
         """Virtual time: the work done by a routine that has been working since the start."""
         self._updated_at = 0.0
         self._timer: Timer | None = None
+        self._owed_s = 0.0
+
+    def owe(self, seconds: float) -> None:
+        """Let other threads, such as those of the network, take `seconds` of processor time.
+
+        They take it from idle cores. If routines use all cores, they take it from the next routine.
+        """
+        self._owed_s += seconds
 
     async def work(self, seconds: float) -> None:
         """Suspend the calling routine until it has received `seconds` of processor time."""
+        if len(self._working) + 1 >= self._cores:
+            seconds += self._owed_s
+        self._owed_s = 0.0
         self._advance()
         self._serial += 1
         entry = (self._got_s + seconds, self._serial, Waiter(self._agenda))

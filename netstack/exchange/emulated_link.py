@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import partial
 
 from msgspec.structs import replace
 
 from flowcontrol import BufferResponse, Message
 
 from ..engine.agenda import Agenda, Line
+from ..engine.cores import Cores
 from ..engine.randomness import Draws, Randomness
 from ..errors import LinkClosedError
 from ..scenarios.costs import CostModel, LinkConditions
@@ -36,6 +38,7 @@ class EmulatedWire:
         "_last_arrival",
         "_latency",
         "_message",
+        "_of_buffer",
         "_seconds_per_byte",
         "_under_way",
         "_waiting",
@@ -45,7 +48,16 @@ class EmulatedWire:
 
     arrive: Callable[[Message], None]
 
-    def __init__(self, agenda: Agenda, costs: CostModel, conditions: LinkConditions, jitter: Draws) -> None:
+    def __init__(
+        self,
+        agenda: Agenda,
+        costs: CostModel,
+        conditions: LinkConditions,
+        jitter: Draws,
+        of_buffer: Callable[[], None] | None = None,
+    ) -> None:
+        """`of_buffer` is called for each buffer sent."""
+        self._of_buffer = of_buffer
         self._agenda = agenda
         self._under_way = Line(agenda)
         self._jitter = jitter
@@ -86,9 +98,12 @@ class EmulatedWire:
         if arrival < self._last_arrival:
             arrival = self._last_arrival
         self._last_arrival = arrival
-        if type(message) is BufferResponse and isinstance(message.payload, memoryview):
-            # The segment may be reused before its bytes arrive.
-            message = replace(message, payload=bytes(message.payload))
+        if type(message) is BufferResponse:
+            if self._of_buffer is not None:
+                self._of_buffer()
+            if isinstance(message.payload, memoryview):
+                # The segment may be reused before its bytes arrive.
+                message = replace(message, payload=bytes(message.payload))
         self._under_way.at(arrival, self.arrive, message)
         return left
 
@@ -178,9 +193,15 @@ class EmulatedEnd:
         self._incoming.arrive = receiver.receive
 
 
+def _owe(producers: Cores, consumers: Cores, send_s: float, receive_s: float) -> None:
+    producers.owe(send_s)
+    consumers.owe(receive_s)
+
+
 class EmulatedLink:
     """Both directions of an emulated connection, with all its ends, between the task managers of the `pair`
-    (producer, consumer).
+    (producer, consumer). `cores` are those of the pair. Each buffer takes some of their time; None: it takes
+    no time.
     """
 
     def __init__(
@@ -190,12 +211,15 @@ class EmulatedLink:
         conditions: LinkConditions,
         randomness: Randomness,
         pair: tuple[str, str],
+        cores: tuple[Cores, Cores] | None = None,
     ) -> None:
         onward, back = (
             randomness.jitter("wire to consumer", *pair),
             randomness.jitter("wire to producer", *pair),
         )
-        self.to_consumer = EmulatedWire(agenda, costs, conditions, onward)
+        times = costs.network_send_s, costs.network_receive_s
+        of_buffer = None if cores is None else partial(_owe, *cores, *times)
+        self.to_consumer = EmulatedWire(agenda, costs, conditions, onward, of_buffer)
         self.to_producer = EmulatedWire(agenda, costs, conditions, back)
         self.producing = EmulatedEnd(agenda, self.to_consumer, self.to_producer)
         self.consuming = EmulatedEnd(agenda, self.to_producer, self.to_consumer)

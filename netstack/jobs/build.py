@@ -19,6 +19,7 @@ from buffers import (
 
 from ..checkpoints.control_plane import TaskKey
 from ..checkpoints.pending_checkpoint import UpstreamTask
+from ..engine.cores import Cores
 from ..exchange.connection import ConsumerEnd, Notifier, ProducerEnd, WritingNotifier
 from ..exchange.emulated_link import EmulatedLink
 from ..exchange.gate import InputGate
@@ -86,15 +87,25 @@ class Site(NamedTuple):
 
 
 class EmulatedConnections:
-    """Connections between task managers that all run in this process."""
+    """Connections between task managers that all run in this process.
 
-    def __init__(self, environment: Environment, conditions: LinkConditions, find: Find) -> None:
+    `cores_of` returns the cores of a task manager, if tasks share them with the network; otherwise None.
+    """
+
+    def __init__(
+        self,
+        environment: Environment,
+        conditions: LinkConditions,
+        find: Find,
+        cores_of: Callable[[str], Cores] | None = None,
+    ) -> None:
         self.links: dict[tuple[str, str], EmulatedLink] = {}
         self.producers: list[ProducerEnd] = []
         self.consumers: list[ConsumerEnd] = []
         self._environment = environment
         self._conditions = conditions
         self._find = find
+        self._cores_of = cores_of
         self._reading: dict[tuple[str, str], ConsumerEnd] = {}
 
     def reading(self, consumer: str, producer: str) -> ConsumerEnd:
@@ -102,7 +113,9 @@ class EmulatedConnections:
         pair, given = (producer, consumer), self._environment
         if pair not in self._reading:
             agenda, costs, randomness = given.agenda, given.costs, given.randomness
-            link = self.links[pair] = EmulatedLink(agenda, costs, self._conditions, randomness, pair)
+            of = self._cores_of
+            cores = None if of is None else (of(producer), of(consumer))
+            link = self.links[pair] = EmulatedLink(agenda, costs, self._conditions, randomness, pair, cores)
             notify = Notifier(agenda, costs, randomness.jitter("producer notifier", *pair))
             self.producers.append(ProducerEnd(link.producing, notify, self._find))
             jitter = randomness.jitter("consumer notifier", *pair)
@@ -223,8 +236,11 @@ class JobBuilder:
         self._subpartitions: dict[int, PipelinedSubpartition] = {}
         self.gates: list[InputGate] = []
         find = self._subpartitions.__getitem__
+        cores_of = self._maker.cores_of if any(vertex.burns for vertex in scenario.vertices) else None
         self.connections: Connections = (
-            EmulatedConnections(environment, scenario.link, find) if site is None else site.connect(find)
+            EmulatedConnections(environment, scenario.link, find, cores_of)
+            if site is None
+            else site.connect(find)
         )
 
     def build(self, max_parallelism: Mapping[str, int] = MappingProxyType({})) -> None:

@@ -60,6 +60,21 @@ class CostModel:
     wire_s: float = written_key(TIME, 30e-6, "Travel time of a message (median).")
     wire_message_s: float = written_key(TIME, 15e-6, "Time for which a message occupies the wire (median).")
     wire_rate_bytes_per_s: float = written_key(RATE, 2e9, "Bandwidth of the loopback.")
+    network_send_s: float = key(
+        TIME,
+        30e-6,
+        "Processor time of the network threads for each buffer sent to another task manager. It matters only "
+        "if CPU-bound tasks share cores.",
+    )
+    """Measured in a Flink 2.3.0, as the processor time of Netty's threads (`python -m tests.flink costs`).
+
+    Two to four consumers waited, and read 300 to 4,800 buffers per second of 32, 8 and 4 KB. Smaller buffers
+    cost the sender 20 to 38 us each, and the receiver 13 to 31 us. More buffers are sent at once if they are
+    smaller, so 4 KB cost less than 8 KB.
+    """
+    network_receive_s: float = key(
+        TIME, 22e-6, "Processor time of the network threads for each buffer received; see `network_send`."
+    )
     jitter_sigma: float = written_key(
         FLOAT, 1.0, "Sigma of the log-normal distribution of the times marked as medians."
     )

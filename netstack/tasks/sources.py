@@ -135,7 +135,8 @@ def _quantiles(mean: int, spread: float) -> NDArray[np.int64]:
     middles = (np.arange(LENGTHS) + 0.5) / LENGTHS
     lengths = np.exp(sigma * np.array([NormalDist().inv_cdf(each) for each in middles]))
     rounded = np.rint(lengths * (mean / lengths.mean()))
-    return np.clip(rounded, KEY_BYTES, DEFAULT_MAX_RECORD_BYTES).astype(np.int64)
+    bounded: NDArray[np.int64] = np.clip(rounded, KEY_BYTES, DEFAULT_MAX_RECORD_BYTES).astype(np.int64)
+    return bounded
 
 
 def key_shares(keys: Keys) -> NDArray[np.float64]:

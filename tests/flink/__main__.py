@@ -19,7 +19,7 @@ from integration.show.terminal.comparison import comparison_markdown, print_comp
 from integration.show.terminal.console import to_stdout
 from netstack import InputError, Scenario
 
-from . import loads, ordinary_jobs, past, policy_runs
+from . import loads, ordinary_jobs, past, policy_runs, proved_advice, thread_costs
 from .cluster import FOLDER, NEWEST, PORT, RELEASES, TestbedError, cache, end_left_behind, prepare
 from .debloating_steps import Step, check_steps, emulated_steps, side_by_side
 from .job_description import described
@@ -159,9 +159,11 @@ def parser() -> argparse.ArgumentParser:
         )
     policy_runs.add_options(measuring("policies", policy_runs.run))
     ordinary_jobs.add_options(measuring("jobs", ordinary_jobs.run))
+    proved_advice.add_options(measuring("advice", proved_advice.run))
     loads.add_load_options(measuring("load", loads.load))
     loads.add_outage_options(measuring("outage", loads.outage))
     past.add_options(measuring("past", past.run))
+    thread_costs.add_options(measuring("costs", thread_costs.run))
     return top
 
 

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from integration import write_whole
 from integration.cli.running_job_options import ReadingOptions, read_flink
-from integration.flink import LiveCluster
+from integration.flink import Imported, LiveCluster
 
 from .cluster import NEWEST, RELEASES, Cluster, Layout, TestbedError, cluster, prepare, steps_file
 from .debloating_steps import emulated_steps, side_by_side, steps_in
@@ -83,14 +83,15 @@ _BETWEEN = ":"
 
 
 class Asked(NamedTuple):
-    """A job and its setting."""
+    """A job, its setting, and options that replace those of the setting."""
 
     job: str
     setting: str
+    changes: Mapping[str, str] = {}
 
     @property
     def name(self) -> str:
-        return f"{self.job}_{self.setting}"
+        return f"{self.job}_{self.setting}" + ("_changed" if self.changes else "")
 
     @property
     def burns(self) -> bool:
@@ -103,7 +104,8 @@ class Asked(NamedTuple):
 
     @property
     def options(self) -> dict[str, str]:
-        return {"execution.checkpointing.interval": "2 s", **_options_of(self.setting.removeprefix(BURN))}
+        of_setting = _options_of(self.setting.removeprefix(BURN))
+        return {"execution.checkpointing.interval": "2 s", **of_setting, **self.changes}
 
 
 def _options_of(setting: str) -> dict[str, str]:
@@ -151,7 +153,7 @@ def run(options: argparse.Namespace) -> int:
         raise TestbedError(f"--warmup {options.warmup}: leaves nothing of --seconds {options.seconds}")
     for asked in wanted:
         say(f"{asked.name}, {options.policy}, Flink {options.flink}: {options.seconds} s, then a recording")
-        _measure(asked, options)
+        measured(asked, options)
     return 0
 
 
@@ -185,7 +187,12 @@ def layout_of(asked: Asked) -> Layout:
     )
 
 
-def _measure(asked: Asked, options: argparse.Namespace) -> None:
+def measured(asked: Asked, options: argparse.Namespace) -> Imported:
+    """Run a job, write what it shows and a recording of it, and return the job as it was read.
+
+    Raises:
+        TestbedError: the cluster or the job has failed.
+    """
     layout = dataclasses.replace(layout_of(asked), policy=options.policy, steps=options.steps)
     name = asked.name if options.policy == _FLINKS else f"{asked.name}.{options.policy}"
     options.out.mkdir(parents=True, exist_ok=True)
@@ -212,6 +219,7 @@ def _measure(asked: Asked, options: argparse.Namespace) -> None:
         )
         ours = [emulated_steps(scenario, seed) for seed in range(1, options.seeds + 1)]
         print(side_by_side([steps], ours, [(options.warmup, options.seconds)]), end="")
+    return imported
 
 
 def _document(

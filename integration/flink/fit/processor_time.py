@@ -14,8 +14,9 @@ equal share while it was neither idle nor back-pressured. Only the use beyond th
 tasks.
 
 The cost of a task's records is its busy time multiplied by its share of a core. In the emulation the same
-tasks share the same cores, which turns this cost into busy time again. Other use of the cores, such as
-garbage collection, makes tasks wait longer for a core. That time counts as busy, so it is part of the cost.
+tasks share the same cores, which turns this cost into busy time again. Network threads take a part of the
+cores, in the emulation as well, so tasks share the rest. Other use of the cores, such as garbage collection,
+makes tasks wait longer for a core. That time counts as busy, so it is part of the cost.
 """
 
 from __future__ import annotations
@@ -27,9 +28,9 @@ from math import inf, sqrt
 from operator import mul
 from statistics import NormalDist, fmean
 
-from netstack import Machine
+from netstack import CostModel, Machine
 
-from ...base.optional_figures import middle, quotient, total
+from ...base.optional_figures import known, middle, quotient, total
 from ..read.cores_in_use import Host
 from ..read.job import FlinkJob, FlinkVertex
 from ..read.samples import Samples, SubtaskSamples
@@ -68,6 +69,11 @@ _QUANTILES = 100
 
 _ALMOST_0 = 1e-12
 
+_LEAST_LEFT = 0.1
+"""Cores that the network leaves to tasks, whatever it seems to use."""
+
+_COSTS = CostModel()
+
 _NO_ANSWER = SubtaskSamples(())
 
 Place = tuple[str, int]
@@ -87,6 +93,8 @@ class Task:
     """Whether the task has inputs. A source's use of a core is not service of records."""
     mode: str | None
     """The service mode that the user sets; None: not set."""
+    network: float = 0.0
+    """Cores that network threads use for the task's buffers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -249,7 +257,8 @@ def burning_of(job: FlinkJob, samples: Samples, hosts: Iterable[Host], given: Ov
         burning = use.burning(found.vertices)
         reporting = [task for task in burning if task.reports]
         places = (task.place for task in reporting)
-        shares |= zip(places, shares_of_core(reporting, use.cores), strict=True)
+        left = use.cores - sum(task.network for task in use.tasks)
+        shares |= zip(places, shares_of_core(reporting, max(left, _LEAST_LEFT)), strict=True)
         if burning and use.cores < inf:
             managers = tuple(manager for manager in use.host.managers if manager in tasks)
             machines.append(Machine(cores=use.cores, task_managers=managers))
@@ -264,6 +273,7 @@ def _tasks_by_manager(job: FlinkJob, samples: Samples, modes: Mapping[str, str])
     # their times.
     watched_s = middle(subtask.accounted_s for subtasks in samples.values() for subtask in subtasks)
     tasks: dict[str, list[Task]] = {}
+    remote = _remote_share(samples)
     for vertex in job.vertices:
         managers = vertex.managers
         if vertex.placed is None:
@@ -280,9 +290,27 @@ def _tasks_by_manager(job: FlinkJob, samples: Samples, modes: Mapping[str, str])
                 reports=busy is not None,
                 reads=reads,
                 mode=modes.get(vertex.id),
+                network=_network_cores(answers, remote),
             )
             tasks.setdefault(str(manager), []).append(task)
     return tasks
+
+
+def _remote_share(samples: Samples) -> float:
+    """Return the share of buffers that are sent to another task manager."""
+    subtasks = [subtask for of_vertex in samples.values() for subtask in of_vertex]
+    remote, local = (
+        sum(known(subtask.increase(f"buffers_in_{where}") for subtask in subtasks))
+        for where in ("remote", "local")
+    )
+    return remote / (remote + local) if remote else 0.0
+
+
+def _network_cores(subtask: SubtaskSamples, remote: float) -> float:
+    """Return the cores that network threads use for a subtask, of whose buffers a share is `remote`."""
+    received, sent = subtask.increase("buffers_in_remote") or 0.0, subtask.increase("buffers_out") or 0.0
+    used_s = received * _COSTS.network_receive_s + sent * remote * _COSTS.network_send_s
+    return quotient(used_s, subtask.seconds) or 0.0
 
 
 def core_remarks(burning: Burning) -> Remarks:

@@ -34,7 +34,17 @@ from integration.flink.read.cores_in_use import CPU_LOAD, CPU_TIME, Host, Proces
 from integration.flink.read.job import FlinkEdge, FlinkJob, FlinkVertex, host_of
 from integration.flink.read.samples import SubtaskSamples
 from integration.flink.recording import packed
-from netstack import Edge, GeneratorSpec, Machine, NetworkConfig, Scenario, Vertex, emulate, scenario_toml
+from netstack import (
+    CostModel,
+    Edge,
+    GeneratorSpec,
+    Machine,
+    NetworkConfig,
+    Scenario,
+    Vertex,
+    emulate,
+    scenario_toml,
+)
 from tests.integration.flink.flink_cluster import NAMES, RECORDINGS, recording
 
 LOOKS = 12
@@ -85,7 +95,7 @@ JOB = FlinkJob(
 
 def read(
     *hosts: Host,
-    work: Sequence[float | None] = BUSY,
+    work: Sequence[float | SubtaskSamples | None] = BUSY,
     sink: Sequence[float | None] = (0.05,) * 4,
     source: Sequence[float | SubtaskSamples | None] = (0.0, 0.0),
     given: Overrides | None = None,
@@ -290,6 +300,21 @@ class TestRule:
         assert [note[:4] for note in notes] == ["tm0:", "tm1:"]
         burning, _ = read(*hosts, work=(0.5, 0.5, 0.9, 0.9))
         assert burning.modes == {}
+
+    def test_network_threads_take_their_part_of_the_cores_first(self) -> None:
+        without, _ = read(machine(2, 1.8), work=(1.0,) * 4, sink=(0.0,) * 4)
+        answers = task(1.0)
+        sent = [
+            {"buffers_in_remote": 1e3 * LOOK_S * n, "buffers_out": 1e3 * LOOK_S * n} for n in range(LOOKS)
+        ]
+        counted = SubtaskSamples(
+            tuple({**answer, **counts} for answer, counts in zip(answers.samples, sent, strict=True))
+        )
+        burning, _ = read(machine(2, 1.8), work=(counted,) * 4, sink=(0.0,) * 4)
+        costs = CostModel()
+        used = 4e3 * (costs.network_receive_s + costs.network_send_s)
+        assert without.shares["work", 0] == pytest.approx(2 / 4)
+        assert burning.shares["work", 0] == pytest.approx((2 - used) / 4)
 
 
 class TestGiven:

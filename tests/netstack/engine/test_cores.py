@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import trio
 from hypothesis import given
 from hypothesis import strategies as st
 
 from netstack import (
+    CostModel,
     Edge,
     GeneratorSpec,
     Machine,
@@ -82,6 +85,34 @@ def test_all_that_work_share_the_cores(cores, work, ends):
 )
 def test_whoever_comes_and_goes(cores, work):
     assert ends_of(cores, work) == pytest.approx(ends_by_steps(cores, work), abs=1e-6)
+
+
+@pytest.mark.parametrize(("cores", "end"), [(1, 1.5), (2, 1.0)])
+def test_other_threads_take_idle_cores_first(cores, end):
+    agenda = Agenda()
+    shared = Cores(agenda, cores)
+    ends = []
+
+    async def burn() -> None:
+        shared.owe(0.5)
+        for _ in range(2):
+            await shared.work(0.5)
+        ends.append(agenda.now)
+
+    agenda.start(burn())
+    trio.run(run_agenda, agenda)
+    assert ends == pytest.approx([end])
+
+
+@pytest.mark.parametrize(("cores", "is_full"), [(2, True), (6, False)])
+def test_buffers_take_processor_time_from_tasks_that_use_all_cores(cores, is_full):
+    scenario = burning((Machine(cores=cores, task_managers=("a", "b")),))
+    scenario = replace(
+        scenario, config=replace(scenario.config, segment_bytes=4096), duration_s=4.0, warmup_s=2.0
+    )
+    free = replace(scenario, costs=CostModel(network_send_s=0.0, network_receive_s=0.0))
+    lost = 1 - served(scenario)[0] / served(free)[0]
+    assert lost > 0.02 if is_full else abs(lost) < 0.01
 
 
 def burning(machines: tuple[Machine, ...] = (), mode: str = "burn") -> Scenario:
