@@ -36,6 +36,7 @@ from ..advise.tune.recommend import Recommendation
 from ..advise.tune.settings import Mechanism, Question
 from ..advise.tune.words import measured_text
 from ..base.extras import require
+from ..base.optional_figures import mean_of_known
 from ..base.writing import prepare_folder, write_outputs
 from ..show.terminal.console import PAGE, say
 from ..show.terminal.documents import Tuning, indented, present, write_files
@@ -247,7 +248,15 @@ def tune(
     prepare_folder(None if out is None else out / FOLDER)
     with LocalProcesses(os.cpu_count() or 1) as processes:
         run = runner_of(scenario.name, out, master, processes)
-        advice = advise(scenario, run, question, axes, most_seeds=seeds, if_cpu_bound=job.if_cpu_bound)
+        advice = advise(
+            scenario,
+            run,
+            question,
+            axes,
+            most_seeds=seeds,
+            if_cpu_bound=job.if_cpu_bound,
+            measured_ms=mean_of_known(each.duration_ms for each in job.checkpoints if each.completed),
+        )
     tuning = Tuning(
         command=command_line(),
         scenario=scenario_document(scenario),

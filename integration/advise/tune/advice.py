@@ -99,6 +99,7 @@ def advise(
     *,
     most_seeds: int | None = None,
     if_cpu_bound: Scenario | None = None,
+    measured_ms: float | None = None,
     is_brief: bool = False,
 ) -> Advice:
     """Run the settings that may help a job, and recommend one for each combination of the values of `axes`.
@@ -111,6 +112,8 @@ def advise(
         most_seeds: Maximum number of seeds for a setting; by default `MOST_SEEDS`, or 1 for a large job.
         if_cpu_bound: The job if its work is CPU-bound, where this is unknown. The words of a recommendation
             then say whether it is the same for this job, or give the other one. Its runs are not in the rows.
+        measured_ms: Mean time of the checkpoints in a real Flink today; None: unknown. The advice is less
+            certain if the emulation differs from it.
         is_brief: Run each setting with one seed only, and at today's load only the present one and the
             recommended one, without a step of the load.
 
@@ -122,7 +125,13 @@ def advise(
     grid = Grid(tuple(axes), 1)
     others = [] if if_cpu_bound is None else [varied for _, varied in grid.combinations(if_cpu_bound)]
     contests = [
-        _contest(Race(varied, question.limits, labels), question, most_seeds, other, is_brief=is_brief)
+        _contest(
+            Race(varied, question.limits, labels, measured_ms=None if axes else measured_ms),
+            question,
+            most_seeds,
+            other,
+            is_brief=is_brief,
+        )
         for (labels, varied), other in zip_longest(grid.combinations(scenario), others)
     ]
     rows: list[PointRow] = []

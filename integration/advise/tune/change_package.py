@@ -17,7 +17,6 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from statistics import fmean
-from typing import NamedTuple
 
 import msgspec
 import numpy as np
@@ -31,6 +30,7 @@ from ...base.reading import LARGEST_RESULT, read_user_file
 from ...flink import Imported
 from ...flink.http.answers import decode_json
 from ..sweeps.confidence import Estimate
+from .model_error import Band, ModelError
 from .option_changes import (
     OptionChange,
     Restart,
@@ -158,7 +158,7 @@ def package_of(
         changes=changes,
         set_by_job=[] if imported is None else [each.option for each in changes if _is_own(each, imported)],
         measured=imported is not None,
-        figures=_promises(before, advised),
+        figures=_promises(before, advised, recommendation.error),
         max_checkpoint_ms=recommendation.constraints.max_checkpoint_ms,
         back_pressured_ms_per_s=None if imported is None else back_pressured_ms_per_s(imported),
         last_vertices={name: ids.get(name, "") for name in last_vertices},
@@ -190,32 +190,8 @@ def back_pressured_ms_per_s(imported: Imported) -> float | None:
     return max((round(fmean(each), 1) for each in shares if each), default=None)
 
 
-class LoadFigures(NamedTuple):
-    """Emulated figures of a setting at the load for which a package makes its promise."""
-
-    figures: Mapping[str, Estimate]
-    """The figures, by field of `Measures`."""
-    throughput_share: Estimate | None
-    """Throughput as a share of that of the present setting."""
-
-
-ALL_THAT_ARRIVES = Estimate(1.0, None, None, 1, 1)
-"""Throughput of a job below its limit, as a share of that of the present setting."""
-
-
-def promised_load(setting: SettingSummary) -> LoadFigures:
-    """Return the emulated figures of a setting that a package promises: those at today's load.
-
-    If it has only others, the job is at its limit today. Below the limit, a job reads all that arrives with
-    any setting.
-    """
-    if setting.today:
-        return LoadFigures(setting.today, ALL_THAT_ARRIVES)
-    return LoadFigures(setting.figures, setting.throughput_share)
-
-
 def _emulated(now: SettingSummary) -> dict[str, float | None]:
-    named = _named(promised_load(now).figures)
+    named = _named(now.promised.figures)
     means = {name: None if figure is None else figure.mean for name, figure in named.items()}
     return {**means, FAILED: _failed_share(now)}
 
@@ -233,29 +209,30 @@ def _failed_share(setting: SettingSummary) -> float | None:
     return setting.checkpoints_failed / ended if ended else None
 
 
-def _promises(before: Mapping[str, float | None], advised: SettingSummary) -> dict[str, Promise]:
-    """Return the promised figures.
+def _promises(
+    before: Mapping[str, float | None], advised: SettingSummary, error: ModelError
+) -> dict[str, Promise]:
+    """Return the promised figures. Their ranges include the known error of the emulation.
 
     The promised throughput is the one before, times the share that the emulation keeps. So an error of the
     emulated throughput cancels out.
     """
-    load = promised_load(advised)
+    load = advised.promised
     promises = {
-        name: Promise(
-            before=before[name],
-            promised=None if figure is None else figure.mean,
-            low=None if figure is None else figure.low,
-            high=None if figure is None else figure.high,
-        )
+        name: _promise(before[name], figure, None if figure is None else error.of_time(figure))
         for name, figure in _named(load.figures).items()
     }
     share, rate = load.throughput_share, before[RATE]
     if share is not None and rate is not None:
-        ends = [
-            None if each is None else round(rate * each, 1) for each in (share.mean, share.low, share.high)
-        ]
-        promises[RATE] = Promise(before=rate, promised=ends[0], low=ends[1], high=ends[2])
+        promises[RATE] = _promise(rate, share, error.of_share(share), rate)
     return {**promises, FAILED: Promise(before=before[FAILED], promised=_failed_share(advised))}
+
+
+def _promise(before: float | None, figure: Estimate | None, band: Band | None, unit: float = 1.0) -> Promise:
+    if figure is None or band is None:
+        return Promise(before=before, promised=None)
+    low, high = (round(unit * each, 1) for each in band)
+    return Promise(before=before, promised=round(unit * figure.mean, 1), low=low, high=high)
 
 
 def _as_configured(change: OptionChange, configuration: Mapping[str, str]) -> OptionChange:

@@ -9,9 +9,11 @@ the Pareto front. For this, each figure is scaled to its range over these settin
 - A loss of throughput counts as a share of the loss that the limits allow.
 - Stored bytes count as a share of the maximum over all settings, or of `FEW_BYTES` if that is more.
 
-Settings whose sums differ by less than `TIE` are ties. Among them, the one that changes the job least is
-chosen: the fewest mechanisms, then no stored in-flight data, then the longest debloat target. The present
-setting stays if no other setting is better by a fifth or by 50 ms, or if its own sum is clearly smaller.
+Settings that keep to the limits and are worth a change even with the known error of the emulation come first:
+if there are any, no others take part. Settings whose sums differ by less than `TIE` are ties. Among them, the
+one that changes the job least is chosen: the fewest mechanisms, then no stored in-flight data, then the
+longest debloat target. The present setting stays if no other setting is better by a fifth or by 50 ms, or if
+its own sum is clearly smaller.
 """
 
 from __future__ import annotations
@@ -23,6 +25,7 @@ from typing import NamedTuple
 import msgspec
 
 from ...base.optional_figures import known
+from .model_error import NO_ERROR, ModelError
 
 SAME_SHARE, SAME_MS = 0.05, 15.0
 """Times count as equal if they differ by less than this share, or by less than this many milliseconds."""
@@ -146,16 +149,27 @@ def is_fast_enough(now: Outcome, limits: Constraints, interval_s: float | None) 
     return slow_ms < min(limits.fast_enough_ms, limits.fast_enough_share * 1e3 * interval_s)
 
 
-def choose(outcomes: Sequence[Outcome], now: str, limits: Constraints, *, takes_checkpoints: bool) -> Choice:
+def choose(
+    outcomes: Sequence[Outcome],
+    now: str,
+    limits: Constraints,
+    *,
+    takes_checkpoints: bool,
+    error: ModelError = NO_ERROR,
+) -> Choice:
     """Return the setting to take; `now` is the name of the present one, which may be chosen too."""
-    fitting = [
-        each for each in outcomes if not broken_limits(each, limits, takes_checkpoints=takes_checkpoints)
-    ]
+
+    def fits(outcome: Outcome) -> bool:
+        return not broken_limits(outcome, limits, takes_checkpoints=takes_checkpoints)
+
+    fitting = [each for each in outcomes if fits(each)]
     present = next(each for each in outcomes if each.name == now)
     may_stay = present in fitting
     gaining = [each for each in fitting if each is not present and (not may_stay or is_worth(each, present))]
     if not gaining:
         return Choice(now if may_stay else None, close=frozenset([now]))
+    sure = [each for each in gaining if fits(worst := at_worst(each, error)) and is_worth(worst, present)]
+    gaining = sure or gaining
     distances = _distances([*gaining, present], present, limits)
     nearest = min(distances[each.name] for each in gaining)
     if may_stay and distances[now] < nearest - TIE:
@@ -167,6 +181,21 @@ def choose(outcomes: Sequence[Outcome], now: str, limits: Constraints, *, takes_
     chosen = min((each for each in gaining if distances[each.name] <= nearest + TIE), key=order)
     close = frozenset(each.name for each in gaining if distances[each.name] <= nearest + 2 * TIE)
     return Choice(chosen.name, tuple(_alternatives(chosen, gaining, distances)), close)
+
+
+def at_worst(outcome: Outcome, error: ModelError) -> Outcome:
+    """Return the figures that a setting may have in a real Flink if all are as bad as the error allows."""
+
+    def longer(time: float | None) -> float | None:
+        return None if time is None else time * error.most
+
+    return outcome._replace(
+        throughput=None if outcome.throughput is None else outcome.throughput - error.lost,
+        checkpoint_ms=longer(outcome.checkpoint_ms),
+        checkpoint_p95_ms=longer(outcome.checkpoint_p95_ms),
+        delay_ms=longer(outcome.delay_ms),
+        delay_p95_ms=longer(outcome.delay_p95_ms),
+    )
 
 
 def is_worth(outcome: Outcome, now: Outcome) -> bool:

@@ -31,6 +31,7 @@ from .choice import (
     is_same,
     is_same_time,
 )
+from .model_error import ModelError, model_error, with_measured
 from .settings import NOW, SETTING, Setting
 
 if TYPE_CHECKING:
@@ -65,11 +66,23 @@ class Race:
     behind_today: set[str] = field(default_factory=set)
     """Settings with which the job does not keep up with today's load."""
     left_out: list[str] = field(default_factory=list)
+    measured_ms: float | None = None
+    """Mean time of the checkpoints of the present setting in a real Flink; None: unknown."""
 
     @property
     def loaded(self) -> Scenario:
         """The job under the load at which settings are compared."""
         return self.at_limit or self.scenario
+
+    @property
+    def error(self) -> ModelError:
+        """The known error of the emulation for this job."""
+        today = self.today.get(NOW)
+        if self.at_limit is None:
+            emulated_ms = mean_of_known(run.end_to_end_ms for run in self.finished(NOW).values())
+        else:
+            emulated_ms = None if today is None else today.end_to_end_ms
+        return with_measured(model_error(self.scenario), self.measured_ms, emulated_ms)
 
     def add_settings(self, settings: Iterable[Setting]) -> list[Setting]:
         """Add settings that are not there yet, and return them."""
@@ -94,7 +107,13 @@ class Race:
         """
         if self.is_well(next(each for each in outcomes if each.name == NOW)):
             return Choice(NOW, close=frozenset([NOW]))
-        return choose(outcomes, NOW, self.constraints, takes_checkpoints=self.scenario.takes_checkpoints)
+        return choose(
+            outcomes,
+            NOW,
+            self.constraints,
+            takes_checkpoints=self.scenario.takes_checkpoints,
+            error=self.error,
+        )
 
     def is_well(self, now: Outcome) -> bool:
         """Return whether nothing has to change, given the outcome of the present setting."""

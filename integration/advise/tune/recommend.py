@@ -18,6 +18,7 @@ from ...runs.window_figures import COUNTS, FIGURES, Measures
 from ..diagnose.headroom import Headroom
 from ..sweeps.confidence import Estimate, estimate
 from .choice import SAME_THROUGHPUT, Constraints, is_same_time
+from .model_error import ModelError
 from .option_changes import OptionChange, deployment_patch
 from .race import Race
 from .settings import NOW, SETTING, Mechanism, Setting
@@ -28,6 +29,19 @@ if TYPE_CHECKING:
 
 SCHEMA = "netstack.tuning/3"
 """Name and version of the document's schema."""
+
+
+class PromisedFigures(NamedTuple):
+    """Emulated figures of a setting at one load."""
+
+    figures: Mapping[str, Estimate]
+    """The figures, by field of `Measures`."""
+    throughput_share: Estimate | None
+    """Throughput as a share of that of the present setting."""
+
+
+ALL_THAT_ARRIVES = Estimate(1.0, None, None, 1, 1)
+"""Throughput of a job below its limit, as a share of that of the present setting."""
 
 
 class SettingSummary(msgspec.Struct, frozen=True, kw_only=True):
@@ -75,6 +89,17 @@ class SettingSummary(msgspec.Struct, frozen=True, kw_only=True):
         time = self.mean("record_delay_ms") if time is None else time
         return inf if time is None else time
 
+    @property
+    def promised(self) -> PromisedFigures:
+        """The emulated figures that a user may expect: those at today's load.
+
+        If there are only others, the job is at its limit today. Below the limit, a job reads all that arrives
+        with any setting.
+        """
+        if self.today:
+            return PromisedFigures(self.today, ALL_THAT_ARRIVES)
+        return PromisedFigures(self.figures, self.throughput_share)
+
 
 class Alternative(msgspec.Struct, frozen=True, kw_only=True):
     """A setting that a user may prefer to the recommended one."""
@@ -116,6 +141,8 @@ class Recommendation(msgspec.Struct, Viewed, frozen=True, kw_only=True):
     """Name of the recommended setting; the present one's if nothing changes."""
     alternatives: list[Alternative] = []
     """At most two alternatives."""
+    error: ModelError = ModelError()
+    """The known error of the emulation for the job. It gives the bands of the promised figures."""
     undecided: list[str] = []
     """Settings that some seeds alone would choose, although over all seeds they are clearly worse."""
     configuration: list[str] = []
@@ -186,6 +213,7 @@ def recommend(race: Race) -> Recommendation:
         verdict="none" if chosen is None else "keep" if chosen == NOW else "set",
         chosen=chosen or NOW,
         alternatives=alternatives if other is None else [],
+        error=race.error,
         undecided=race.undecided(),
         configuration=by_name[chosen or NOW].configuration,
         changes=changes,

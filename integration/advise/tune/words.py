@@ -15,11 +15,16 @@ from ...runs.reference_comparison import tolerance
 from ..diagnose.words import headroom_text
 from ..sweeps.end_of_run import SETTLED_CHECKPOINTS
 from .choice import SAME_THROUGHPUT, WORTH_SHARE, Broken, Choice, Outcome
+from .model_error import ModelError
 from .race import OWN, Race
 from .settings import NOW, PRICES, is_large
 
 if TYPE_CHECKING:
     from .recommend import PolicyResult, Recommendation, SettingSummary
+
+
+NOTEWORTHY = 0.15
+"""Share of a time from which on its band is told."""
 
 
 def present_text(scenario: Scenario) -> str:
@@ -41,6 +46,7 @@ def recommendation_words(race: Race, settings: Mapping[str, SettingSummary], cho
     at_limit = "at the limit, " if race.at_limit is not None else ""
     words = [_keep(settings, race) if chosen is now else f"{action}: {at_limit}{effect(chosen, now)}."]
     words += known([_about_the_limit(race, now, chosen), _about_the_peak(now, chosen)])
+    words += known([None if chosen is now else _how_sure(chosen, race.error)])
     words += known(PRICES.get(each) for each in race.settings[choice.chosen].mechanisms)
     words += [alternative_text(kind, settings[name], now) for kind, name in choice.alternatives]
     if undecided := race.undecided():
@@ -85,6 +91,28 @@ def _about_the_peak(now: SettingSummary, chosen: SettingSummary) -> str | None:
         return f"{sentence}."
     return (
         f"{sentence}. With {chosen.name}, the slowest are those {chosen.worst_phase}: {milliseconds(after)}."
+    )
+
+
+def _how_sure(chosen: SettingSummary, error: ModelError) -> str | None:
+    """Return a sentence on what a real Flink may show; None: it is as close to the emulation as usual."""
+    load = chosen.promised
+    time = load.figures.get("end_to_end_ms")
+    if time is None:
+        return None
+    band = error.of_time(time)
+    if error.why is None and band.high - time.mean <= NOTEWORTHY * time.mean:
+        return None
+    because = "runs differ" if error.why is None else error.why
+    today = "at today's load, " if chosen.today else ""
+    times = f"{today}expect checkpoints of {milliseconds(band.low)} to {milliseconds(band.high)}"
+    share = load.throughput_share
+    if share is None or chosen.today:
+        return f"This is less certain than usual, since {because}: {times}."
+    shares = error.of_share(share)
+    return (
+        f"This is less certain than usual, since {because}: {times}, and {100 * shares.low:.0f} to "
+        f"{100 * shares.high:.0f} % of the present throughput."
     )
 
 
