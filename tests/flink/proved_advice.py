@@ -9,9 +9,11 @@
 from __future__ import annotations
 
 import argparse
+import json
 import subprocess
 import sys
 from pathlib import Path
+from statistics import fmean
 
 import msgspec
 
@@ -23,7 +25,6 @@ from integration.advise.tune.change_package import (
     RATE,
     ChangePackage,
     Promise,
-    figures_in_flink,
     read_package,
 )
 
@@ -36,15 +37,48 @@ _TIME_WITHIN, _RATE_WITHIN = 0.15, 0.015
 """What counts as right: the difference of a time and of a throughput, as a share."""
 
 
+class Figures(msgspec.Struct, frozen=True):
+    """What a job did in the measured time."""
+
+    checkpoint_ms: float
+    """Mean of the completed checkpoints."""
+    rate: float
+    """Records per second that the last vertices read."""
+
+
 class Proof(msgspec.Struct, frozen=True):
     """What was promised for a job, and what came of it."""
 
     job: str
     action: str
+    before: Figures
     checkpoint: Promise
-    checkpoint_after: float
-    rate: Promise
-    rate_after: float
+    share: Promise
+    """Throughput as a share of the one before."""
+    after: Figures
+
+    @property
+    def line(self) -> str:
+        """The proof in a line, with T for a right time and R for a right throughput."""
+        promised = self.checkpoint.promised or 0.0
+        off = self.after.checkpoint_ms / promised - 1
+        kept = self.after.rate / self.before.rate
+        low, share, high = (
+            100 * (each or 0) for each in (self.share.low, self.share.promised, self.share.high)
+        )
+        marks = "".join(
+            mark if right else "."
+            for mark, right in (
+                ("T", abs(off) <= _TIME_WITHIN),
+                ("R", abs(kept - share / 100) <= _RATE_WITHIN),
+            )
+        )
+        return (
+            f"{self.job}: {self.action}: {self.before.checkpoint_ms:.0f} ms; promised {promised:.0f} "
+            f"({self.checkpoint.low:.0f} to {self.checkpoint.high:.0f}), came {self.after.checkpoint_ms:.0f} "
+            f"({100 * off:+.0f} %); throughput promised {share:.1f} ({low:.1f} to {high:.1f}), "
+            f"came {100 * kept:.1f} % {marks}"
+        )
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -58,31 +92,62 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Tune ordinary jobs from their recordings, apply the advice, and compare with the promise."""
     wanted = [asked_for(text, options.flink) for text in options.jobs]
-    proofs: list[Proof] = []
     for asked in wanted:
-        recording = options.out / f"{asked.name}.rest.json.gz"
-        if not options.recorded or not recording.exists():
+        if not options.recorded or not (options.out / f"{asked.name}.rest.json.gz").exists():
             say(f"{asked.name}: {options.seconds} s, then a recording")
             measured(asked, options)
     packages = [_tuned(asked, options.out) for asked in wanted]  # all first, so that Flink runs alone
+    proofs: list[Proof] = []
     for asked, package in zip(wanted, packages, strict=True):
         if package is None:
             continue
         say(f"{asked.name}: {package.action}")
-        changes = {each.option: each.after for each in package.changes}
-        after = figures_in_flink(measured(asked._replace(changes=changes), options))
-        rate, time_ms = after[RATE], after[CHECKPOINT]
-        if rate is None or time_ms is None:
-            raise TestbedError(f"{asked.name}: no checkpoint or no throughput is known after the change")
-        proof = Proof(
-            asked.name, package.action, package.figures[CHECKPOINT], time_ms, package.figures[RATE], rate
-        )
-        proofs.append(proof)
-        say(f"  {_line(proof)}")
-        document = msgspec.json.format(msgspec.json.encode(proofs))
-        write_whole({options.out / "advice.json": document})
-    print("\n".join(_line(proof) for proof in proofs))
+        changed = asked._replace(changes={each.option: each.after for each in package.changes})
+        if not options.recorded or not (options.out / f"{changed.name}.json").exists():
+            measured(changed, options)
+        proofs.append(_proof(asked, package, options.out / f"{changed.name}.json"))
+        say(f"  {proofs[-1].line}")
+        write_whole({options.out / "advice.json": msgspec.json.format(msgspec.json.encode(proofs))})
+    print("\n".join(proof.line for proof in proofs))
     return 0
+
+
+def _proof(asked: Asked, package: ChangePackage, changed: Path) -> Proof:
+    rate = package.figures[RATE]
+    if not rate.before:
+        raise TestbedError(f"{asked.name}: the throughput before is unknown, so nothing is promised")
+    low, promised, high = (
+        None if each is None else each / rate.before for each in (rate.low, rate.promised, rate.high)
+    )
+    return Proof(
+        job=asked.name,
+        action=package.action,
+        before=_figures(changed.with_name(f"{asked.name}.json")),
+        checkpoint=package.figures[CHECKPOINT],
+        share=Promise(before=1.0, promised=promised, low=low, high=high),
+        after=_figures(changed),
+    )
+
+
+def _figures(file: Path) -> Figures:
+    """Return the figures of a measured job.
+
+    Raises:
+        TestbedError: no checkpoint completed in the measured time.
+    """
+    document = json.loads(file.read_text("utf-8"))
+    (steady,) = document["steady"]
+    times = [
+        each["duration_ms"]
+        for each in document["checkpoints"]
+        if steady["from_s"] <= each["t"] < steady["to_s"]
+    ]
+    if not times:
+        raise TestbedError(f"{file}: no checkpoint completed in the measured time")
+    rates = [
+        vertex["records_in_per_s"] for vertex in steady["vertices"] if not any(vertex["records_out_per_s"])
+    ]
+    return Figures(fmean(times), sum(map(sum, rates)))
 
 
 def _tuned(asked: Asked, folder: Path) -> ChangePackage | None:
@@ -101,21 +166,3 @@ def _tuned(asked: Asked, folder: Path) -> ChangePackage | None:
         say(f"{asked.name}: no change; see {folder / asked.name}.tuned.txt")
         return None
     return read_package(out / FOLDER)
-
-
-def _line(proof: Proof) -> str:
-    time, rate = proof.checkpoint, proof.rate
-    assert time.promised is not None
-    assert rate.promised is not None
-    assert rate.before is not None
-    off = proof.checkpoint_after / time.promised - 1
-    lost = (proof.rate_after - rate.promised) / rate.before
-    marks = "".join(
-        mark if right else "."
-        for mark, right in (("T", abs(off) <= _TIME_WITHIN), ("R", abs(lost) <= _RATE_WITHIN))
-    )
-    return (
-        f"{proof.job}: {proof.action}: {time.before:.0f} ms, promised {time.promised:.0f}, "
-        f"after {proof.checkpoint_after:.0f} ({100 * off:+.0f} %); {rate.before:.1f}/s, promised "
-        f"{rate.promised:.1f}, after {proof.rate_after:.1f} ({100 * lost:+.1f} points) {marks}"
-    )

@@ -81,6 +81,7 @@ def with_measured(error: ModelError, measured_ms: float | None, emulated_ms: flo
     if error.least <= ratio <= error.most:
         return error
     why = "the emulation of the present setting is off by as much"
+    why = why if error.why is None else f"{error.why}, and {why}"
     return msgspec.structs.replace(error, why=why, least=min(error.least, ratio), most=max(error.most, ratio))
 
 

@@ -8,9 +8,9 @@ The verdict has three values. "Not judged" means that the figures say nothing ab
    promised one. But if a source is back-pressured, the job reads as much as it can, so that a lower
    throughput is an effect of the change.
 
-Otherwise the promise is kept if checkpoints take no longer than promised, within the tolerances of a
-comparison with Flink, the throughput is not lower, the limit for checkpoint times holds, and not more
-checkpoints fail.
+Otherwise the promise is kept if checkpoints take no longer than promised, within the band of the promise or
+the tolerances of a comparison with Flink, the throughput is not lower, the limit for checkpoint times holds,
+and not more checkpoints fail.
 """
 
 from __future__ import annotations

@@ -26,10 +26,10 @@ if TYPE_CHECKING:
 
 RULE = (
     "Rule: each setting that keeps to the limits has a distance from the best checkpoint time, record delay, "
-    "throughput and stored bytes. The setting with the smallest sum of these distances is chosen, among those "
-    "that gain enough even with the known error of the emulation, if there are any. If others "
-    "are nearly as good, the one that changes the job least is chosen. For times, the ratio to the best "
-    "counts; times below a tenth of the present one count alike."
+    "throughput and stored bytes. The setting with the smallest sum of these distances is chosen; if some "
+    "gain enough even with the known error of the emulation, only among these. If others are nearly as good, "
+    "the one that changes the job least is chosen. For times, the ratio to the best counts; times below a "
+    "tenth of the present one count alike."
 )
 
 LEGEND = (
