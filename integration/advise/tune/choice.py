@@ -187,7 +187,7 @@ def at_worst(outcome: Outcome, error: ModelError) -> Outcome:
     """Return the figures that a setting may have in a real Flink if all are as bad as the error allows."""
 
     def longer(time: float | None) -> float | None:
-        return None if time is None else time * error.most
+        return None if time is None else max(time * error.most, time + error.more_ms)
 
     return outcome._replace(
         throughput=None if outcome.throughput is None else outcome.throughput - error.lost,
