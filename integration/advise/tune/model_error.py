@@ -122,7 +122,7 @@ def _is_cpu_bound(scenario: Scenario) -> bool:
 
 
 _KINDS: tuple[tuple[Callable[[Scenario], bool], ModelError], ...] = (
-    (_changes, ModelError(why="its costs or its load change", least=0.85, most=2.7, lost=0.02, gained=0.07)),
+    (_changes, ModelError(why="its costs or its load change", least=0.85, most=1.9, lost=0.02, gained=0.07)),
     (_fires, ModelError(why="its windows fire at once", least=0.8, most=1.7, lost=0.1)),
     (_joins, ModelError(why="a join costs more or less as its state grows", least=0.85, most=2.1, lost=0.08)),
     (
