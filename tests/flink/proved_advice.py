@@ -34,11 +34,11 @@ from .measuring import say
 from .ordinary_jobs import Asked, asked_for, measured
 
 _TIME_WITHIN, _RATE_WITHIN = 0.15, 0.015
-"""What counts as right: the difference of a time and of a throughput, as a share."""
+"""Greatest differences of a time and of a throughput that count as right, as a share."""
 
 
 class Figures(msgspec.Struct, frozen=True):
-    """What a job did in the measured time."""
+    """Figures of a job in the measured time."""
 
     checkpoint_ms: float
     """Mean of the completed checkpoints."""
@@ -47,7 +47,7 @@ class Figures(msgspec.Struct, frozen=True):
 
 
 class Proof(msgspec.Struct, frozen=True):
-    """What was promised for a job, and what came of it."""
+    """The promise for a job, and the figures that followed."""
 
     job: str
     action: str

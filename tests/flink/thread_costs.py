@@ -6,8 +6,8 @@ Each run is a job whose consumers wait, at one size of buffers, one parallelism 
     task manager 0                                    task manager 1
 
 Linux counts the processor time of each thread, and Java gives threads their names. So the time of tasks and
-of the network is told apart from that of the compiler, of metrics and of garbage collection, which differs
-more between two runs of one job than what is looked for.
+of the network can be separated from that of the compiler, of metrics and of garbage collection. These differ
+between two runs of one job by more than the cost of a buffer.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Row(NamedTuple):
     buffers_per_s: float
     checkpoints_per_s: float
     cores: Mapping[str, Mapping[str, float]]
-    """By process and by group of threads."""
+    """Cores in use, for each process and each group of threads."""
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:

@@ -27,7 +27,7 @@ class Band(NamedTuple):
 
 
 class ModelError(msgspec.Struct, frozen=True, kw_only=True):
-    """How far the figures of a real Flink may be from the emulated ones."""
+    """Largest differences to expect between the figures of a real Flink and the emulated ones."""
 
     why: str | None = None
     """The reason why the error is greater than usual, as a clause; None: it is the usual one."""
