@@ -231,8 +231,8 @@ def _promises(
 def _promise(before: float | None, figure: Estimate | None, band: Band | None, unit: float = 1.0) -> Promise:
     if figure is None or band is None:
         return Promise(before=before, promised=None)
-    low, high = (round(unit * each, 1) for each in band)
-    return Promise(before=before, promised=round(unit * figure.mean, 1), low=low, high=high)
+    low, promised, high = (round(unit * each, 2) for each in (band.low, figure.mean, band.high))
+    return Promise(before=before, promised=promised, low=low, high=high)
 
 
 def _as_configured(change: OptionChange, configuration: Mapping[str, str]) -> OptionChange:

@@ -222,7 +222,8 @@ class JobFlows:
     def shares(self, vertex: FlinkVertex) -> list[float] | None:
         """Return, for each subtask, the share of the records that are sent to it, read or not. The sum is 1.
 
-        Broadcast records are left out, since each subtask gets all of them.
+        Broadcast records are left out, since each subtask gets all of them. Shares that differ by no more
+        than chance are equal: with few records, chance would count twice, here and in the emulation.
         """
         each = self._each(vertex, "records_in")
         if each is None:
@@ -234,7 +235,9 @@ class JobFlows:
             return None
         growth = self._growth.get(vertex.id, [0.0] * len(each))
         shares = [_ratio(counts, whole) * (1 + more) for counts, more in zip(each, growth, strict=True)]
-        return [share / sum(shares) for share in shares]
+        shares = [share / sum(shares) for share in shares]
+        counted = whole.total if _is_rough(min(counts.watched for counts in each)) else whole.watched
+        return [1 / len(shares)] * len(shares) if not any(growth) and _are_even(shares, counted) else shares
 
     def copies(self, vertex: FlinkVertex) -> Counts:
         """Return the broadcast records that each subtask of a vertex reads; 0 if their number is unknown."""
@@ -339,6 +342,18 @@ def _ratio(part: Counts, whole: Counts) -> float:
         return since if agree else now
     by_chance = math.sqrt(1 / part.watched + 1 / whole.watched)
     return since if by_chance > _EXACT and abs(now - since) <= _SIGMAS * since * by_chance else now
+
+
+def _is_rough(watched: float) -> bool:
+    """Whether counts since the start are more exact than those of so few records."""
+    return watched < LEAST_RECORDS or 1 / math.sqrt(watched) > _EXACT
+
+
+def _are_even(shares: Sequence[float], records: float) -> bool:
+    """Whether shares of so many records differ by no more than chance, by their chi-squared statistic."""
+    free = len(shares) - 1
+    squares = sum((share - 1 / len(shares)) ** 2 for share in shares)
+    return records * len(shares) * squares <= free + 2 * math.sqrt(2 * free)
 
 
 def _are_the_same(one: Counts, other: Counts) -> bool:

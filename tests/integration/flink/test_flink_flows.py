@@ -740,3 +740,14 @@ def test_the_bytes_between_polls_tell_how_much_records_differ(sizes, per_s, expe
     read = grown("records_in", per_s, looks=21)
     seen = {"source": [samples(*of_sizes(sizes, per_s), held=1.0)], "sink": [samples(*read, busy=0.5)]}
     assert generator(vertices_of(shape, seen, Overrides())).record_spread == pytest.approx(expected, abs=0.25)
+
+
+@pytest.mark.parametrize(
+    ("records", "is_even"), [((260, 240, 247, 253), True), ((2600, 2400, 2470, 2530), False)]
+)
+def test_shares_that_differ_by_chance_are_equal(records, is_even):
+    shape = job(edge_to("source", "work", "HASH"), parallelism=4)
+    read = [samples(*grown("records_in", each / 11), busy=0.5) for each in records]
+    sent = [samples(*grown("records_out", 100), held=1.0)] * 4
+    shares = JobFlows(shape, {"source": sent, "work": read}).shares(shape.vertices[1])
+    assert shares == pytest.approx([0.25] * 4 if is_even else [0.26, 0.24, 0.247, 0.253])
