@@ -36,7 +36,7 @@ from ..advise.tune.recommend import Recommendation
 from ..advise.tune.settings import Mechanism, Question
 from ..advise.tune.words import measured_text
 from ..base.extras import require
-from ..base.optional_figures import mean_of_known
+from ..base.optional_figures import known
 from ..base.writing import prepare_folder, write_outputs
 from ..show.terminal.console import PAGE, say
 from ..show.terminal.documents import Tuning, indented, present, write_files
@@ -255,7 +255,7 @@ def tune(
             axes,
             most_seeds=seeds,
             if_cpu_bound=job.if_cpu_bound,
-            measured_ms=mean_of_known(each.duration_ms for each in job.checkpoints if each.completed),
+            measured_ms=known(each.duration_ms for each in job.checkpoints),
         )
     tuning = Tuning(
         command=command_line(),

@@ -35,14 +35,15 @@ class Cores:
 
         They take it from idle cores. If routines use all cores, they take it from the next routine.
         """
+        self._advance()
         self._owed_s += seconds
 
     async def work(self, seconds: float) -> None:
         """Suspend the calling routine until it has received `seconds` of processor time."""
+        self._advance()
         if len(self._working) + 1 >= self._cores:
             seconds += self._owed_s
-        self._owed_s = 0.0
-        self._advance()
+            self._owed_s = 0.0
         self._serial += 1
         entry = (self._got_s + seconds, self._serial, Waiter(self._agenda))
         heapq.heappush(self._working, entry)
@@ -66,7 +67,11 @@ class Cores:
     def _advance(self) -> None:
         """Credit each working routine with its share of the time since the last call."""
         now = self._agenda.now
-        self._got_s += (now - self._updated_at) * self._speed
+        passed_s = now - self._updated_at
+        self._got_s += passed_s * self._speed
+        if passed_s and self._owed_s:
+            idle = max(0.0, self._cores - len(self._working))
+            self._owed_s = max(0.0, self._owed_s - passed_s * idle)
         self._updated_at = now
 
     def _set_timer(self) -> None:

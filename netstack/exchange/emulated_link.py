@@ -38,7 +38,7 @@ class EmulatedWire:
         "_last_arrival",
         "_latency",
         "_message",
-        "_of_buffer",
+        "_on_buffer_sent",
         "_seconds_per_byte",
         "_under_way",
         "_waiting",
@@ -54,10 +54,9 @@ class EmulatedWire:
         costs: CostModel,
         conditions: LinkConditions,
         jitter: Draws,
-        of_buffer: Callable[[], None] | None = None,
+        on_buffer_sent: Callable[[], None] | None = None,
     ) -> None:
-        """`of_buffer` is called for each buffer sent."""
-        self._of_buffer = of_buffer
+        self._on_buffer_sent = on_buffer_sent
         self._agenda = agenda
         self._under_way = Line(agenda)
         self._jitter = jitter
@@ -99,8 +98,8 @@ class EmulatedWire:
             arrival = self._last_arrival
         self._last_arrival = arrival
         if type(message) is BufferResponse:
-            if self._of_buffer is not None:
-                self._of_buffer()
+            if self._on_buffer_sent is not None:
+                self._on_buffer_sent()
             if isinstance(message.payload, memoryview):
                 # The segment may be reused before its bytes arrive.
                 message = replace(message, payload=bytes(message.payload))
@@ -218,8 +217,8 @@ class EmulatedLink:
             randomness.jitter("wire to producer", *pair),
         )
         times = costs.network_send_s, costs.network_receive_s
-        of_buffer = None if cores is None else partial(_owe, *cores, *times)
-        self.to_consumer = EmulatedWire(agenda, costs, conditions, onward, of_buffer)
+        on_buffer_sent = None if cores is None else partial(_owe, *cores, *times)
+        self.to_consumer = EmulatedWire(agenda, costs, conditions, onward, on_buffer_sent)
         self.to_producer = EmulatedWire(agenda, costs, conditions, back)
         self.producing = EmulatedEnd(agenda, self.to_consumer, self.to_producer)
         self.consuming = EmulatedEnd(agenda, self.to_producer, self.to_consumer)

@@ -113,8 +113,8 @@ class EmulatedConnections:
         pair, given = (producer, consumer), self._environment
         if pair not in self._reading:
             agenda, costs, randomness = given.agenda, given.costs, given.randomness
-            of = self._cores_of
-            cores = None if of is None else (of(producer), of(consumer))
+            cores_of = self._cores_of
+            cores = None if cores_of is None else (cores_of(producer), cores_of(consumer))
             link = self.links[pair] = EmulatedLink(agenda, costs, self._conditions, randomness, pair, cores)
             notify = Notifier(agenda, costs, randomness.jitter("producer notifier", *pair))
             self.producers.append(ProducerEnd(link.producing, notify, self._find))
@@ -236,7 +236,8 @@ class JobBuilder:
         self._subpartitions: dict[int, PipelinedSubpartition] = {}
         self.gates: list[InputGate] = []
         find = self._subpartitions.__getitem__
-        cores_of = self._maker.cores_of if any(vertex.burns for vertex in scenario.vertices) else None
+        shares_cores = bool(scenario.machines) and any(vertex.burns for vertex in scenario.vertices)
+        cores_of = self._maker.cores_of if shares_cores else None
         self.connections: Connections = (
             EmulatedConnections(environment, scenario.link, find, cores_of)
             if site is None

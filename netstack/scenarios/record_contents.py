@@ -29,10 +29,10 @@ class Contents(NamedTuple):
 def contents_of(scenario: Scenario) -> Contents:
     """Return the vertices and edges whose records need contents, not only a size.
 
-    All edges with watermarks and with records of different lengths are among them.
+    All edges with watermarks or with records of different lengths are among them.
     """
-    uneven = _of_different_lengths(scenario)
-    with_watermarks = sources_with_watermarks(scenario) | readers_of_watermarks(scenario)
+    with_bytes = sources_with_watermarks(scenario) | readers_of_watermarks(scenario)
+    with_bytes |= _of_different_lengths(scenario)
     vertices: set[str] = set()
     edges: set[int] = set()
     for vertex in reversed(scenario.topological_order()):
@@ -40,8 +40,7 @@ def contents_of(scenario: Scenario) -> Contents:
             if edge.source != vertex.name:
                 continue
             has_function = scenario.vertex(edge.target).operator is not None
-            is_plain = vertex.name not in with_watermarks | uneven
-            if has_function or edge.target in vertices or not is_plain:
+            if has_function or edge.target in vertices or vertex.name in with_bytes:
                 edges.add(number)
             if number in edges or (edge.strategy.by_key and not edge.shares):
                 vertices.add(vertex.name)

@@ -247,8 +247,8 @@ class GeneratorSpec(HoldsTuples):
     record_spread: float = key(
         REAL,
         0.0,
-        "Relative standard deviation of the bytes of a record, which are then log-normal with the mean "
-        "`record_bytes`.",
+        "Relative standard deviation of the bytes of a record, which are then log-normal with a mean of "
+        "about `record_bytes`.",
     )
     rates: tuple[float, ...] = field(default=(0.0,), metadata=_RATES)
     out_of_orderness_s: float | None = field(default=None, metadata=_OUT_OF_ORDERNESS)

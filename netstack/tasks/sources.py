@@ -83,7 +83,7 @@ def check_position(position: int) -> None:
 
 
 class GeneratedSource:
-    """Endless source of records of equal length, which begin with a random 64-bit key.
+    """Endless source of records that begin with a random 64-bit key.
 
     Args:
         record_bytes: Length of a record in bytes, without its length header; at least 8.
@@ -93,7 +93,7 @@ class GeneratedSource:
         blank: Whether no operator reads the records, so that they need no bytes. Only for equal lengths.
 
     Raises:
-        ValueError: if ``record_bytes`` is too small for the key.
+        ValueError: if ``record_bytes`` is too small for the key, or blank records have a spread.
     """
 
     def __init__(
@@ -107,6 +107,8 @@ class GeneratedSource:
     ) -> None:
         if record_bytes < KEY_BYTES:
             raise ValueError(f"record_bytes is {record_bytes}, less than the {KEY_BYTES} of the key")
+        if blank and spread:
+            raise ValueError(f"the spread is {spread}, but blank records have one length")
         self._record_bytes = record_bytes
         self._lengths = _quantiles(record_bytes, spread) if spread else None
         self._seed = seed

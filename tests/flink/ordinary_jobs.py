@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from integration import write_whole
 from integration.cli.running_job_options import ReadingOptions, read_flink
-from integration.flink import Imported, LiveCluster
+from integration.flink import LiveCluster
 
 from .cluster import NEWEST, RELEASES, Cluster, Layout, TestbedError, cluster, prepare, steps_file
 from .debloating_steps import emulated_steps, side_by_side, steps_in
@@ -149,12 +149,21 @@ def run(options: argparse.Namespace) -> int:
     for asked in wanted:
         if options.steps and f"{_DEBLOAT}.enabled" not in asked.options:
             raise TestbedError(f"--steps: {asked.name} runs without debloating, so there are no steps")
-    if options.warmup >= options.seconds:
-        raise TestbedError(f"--warmup {options.warmup}: leaves nothing of --seconds {options.seconds}")
+    check_warmup(options)
     for asked in wanted:
         say(f"{asked.name}, {options.policy}, Flink {options.flink}: {options.seconds} s, then a recording")
-        measured(asked, options)
+        measure(asked, options)
     return 0
+
+
+def check_warmup(options: argparse.Namespace) -> None:
+    """Refuse a warm-up that is as long as the whole run.
+
+    Raises:
+        TestbedError: it is.
+    """
+    if options.warmup >= options.seconds:
+        raise TestbedError(f"--warmup {options.warmup}: leaves nothing of --seconds {options.seconds}")
 
 
 def asked_for(text: str, release: str = NEWEST) -> Asked:
@@ -187,8 +196,8 @@ def layout_of(asked: Asked) -> Layout:
     )
 
 
-def measured(asked: Asked, options: argparse.Namespace) -> Imported:
-    """Run a job, write what it shows and a recording of it, and return the job as it was read.
+def measure(asked: Asked, options: argparse.Namespace) -> None:
+    """Run a job, and write what it shows and a recording of it.
 
     Raises:
         TestbedError: the cluster or the job has failed.
@@ -219,7 +228,6 @@ def measured(asked: Asked, options: argparse.Namespace) -> Imported:
         )
         ours = [emulated_steps(scenario, seed) for seed in range(1, options.seeds + 1)]
         print(side_by_side([steps], ours, [(options.warmup, options.seconds)]), end="")
-    return imported
 
 
 def _document(

@@ -27,6 +27,7 @@ from netstack import Scenario, read_scenario
 from .cluster import NEWEST, Cluster, cluster, prepare
 from .job_description import described, layout_of
 from .measuring import checkpoints_of, growth, machine, sampled, say, submitted
+from .ordinary_jobs import check_warmup
 from .references import whole
 
 _GROUPS: Mapping[str, Sequence[str]] = {
@@ -72,6 +73,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 def run(asked: argparse.Namespace) -> int:
     """Measure the processor time of threads, at several sizes of buffers, parallelisms and intervals."""
     rows = []
+    check_warmup(asked)
     asked.out.mkdir(parents=True, exist_ok=True)
     for each in itertools.product(asked.parallelism, asked.segments, asked.targets, asked.intervals):
         row = _measured(*each, asked)
@@ -84,9 +86,9 @@ def run(asked: argparse.Namespace) -> int:
 
 def _measured(parallelism: int, segment: str, target: str, interval: str, asked: argparse.Namespace) -> Row:
     scenario = _scenario(parallelism, segment, target, interval, asked)
-    described(scenario)
+    description = json.dumps(described(scenario))
     with cluster(prepare(NEWEST), layout_of(scenario), asked.port) as running:
-        job, _, vertices = submitted(running, scenario, json.dumps(described(scenario)))
+        job, _, vertices = submitted(running, scenario, description)
         sampled(running, job, vertices, asked.warmup, metrics={})
         before, began = _times(running), time.monotonic()
         samples, began_ms = sampled(running, job, vertices, asked.seconds - asked.warmup)

@@ -99,7 +99,7 @@ def advise(
     *,
     most_seeds: int | None = None,
     if_cpu_bound: Scenario | None = None,
-    measured_ms: float | None = None,
+    measured_ms: Sequence[float] = (),
     is_brief: bool = False,
 ) -> Advice:
     """Run the settings that may help a job, and recommend one for each combination of the values of `axes`.
@@ -112,8 +112,8 @@ def advise(
         most_seeds: Maximum number of seeds for a setting; by default `MOST_SEEDS`, or 1 for a large job.
         if_cpu_bound: The job if its work is CPU-bound, where this is unknown. The words of a recommendation
             then say whether it is the same for this job, or give the other one. Its runs are not in the rows.
-        measured_ms: Mean time of the checkpoints in a real Flink today; None: unknown. The advice is less
-            certain if the emulation differs from it.
+        measured_ms: Times of the checkpoints in a real Flink today; empty: unknown. The advice is less
+            certain if the emulation differs from them.
         is_brief: Run each setting with one seed only, and at today's load only the present one and the
             recommended one, without a step of the load.
 
@@ -126,7 +126,7 @@ def advise(
     others = [] if if_cpu_bound is None else [varied for _, varied in grid.combinations(if_cpu_bound)]
     contests = [
         _contest(
-            Race(varied, question.limits, labels, measured_ms=None if axes else measured_ms),
+            Race(varied, question.limits, labels, measured_ms=() if axes else measured_ms),
             question,
             most_seeds,
             other,
@@ -197,7 +197,8 @@ def _contest(
     found = recommend(race)
     if if_cpu_bound is None:
         return found, race.settings[found.chosen]
-    other = Race(if_cpu_bound, race.constraints, {**race.conditions, WORK: "CPU-bound"})
+    conditions = {**race.conditions, WORK: "CPU-bound"}
+    other = Race(if_cpu_bound, race.constraints, conditions, measured_ms=race.measured_ms)
     yield from _find_limit(other)
     verdict, *details = found.words
     words = [verdict, (yield from _if_cpu_bound(other, race, found)), *details]

@@ -81,7 +81,7 @@ class Promise(msgspec.Struct, frozen=True, kw_only=True):
     before: float | None
     promised: float | None
     low: float | None = None
-    """The ends of the promised range; None for a single run."""
+    """The ends of the promised range; None: the figure has no range."""
     high: float | None = None
 
     @property
@@ -217,22 +217,26 @@ def _promises(
     The promised throughput is the one before, times the share that the emulation keeps. So an error of the
     emulated throughput cancels out.
     """
-    load = advised.promised
-    promises = {
-        name: _promise(before[name], figure, None if figure is None else error.of_time(figure))
-        for name, figure in _named(load.figures).items()
-    }
-    share, rate = load.throughput_share, before[RATE]
-    if share is not None and rate is not None:
-        promises[RATE] = _promise(rate, share, error.of_share(share), rate)
-    return {**promises, FAILED: Promise(before=before[FAILED], promised=_failed_share(advised))}
+    load, rate = advised.promised, before[RATE]
+    promises = {FAILED: Promise(before=before[FAILED], promised=_failed_share(advised))}
+    for name, figure in _named(load.figures).items():
+        mean = None if figure is None else figure.mean
+        band = None if figure is None or name == RATE else error.of_time(figure)
+        promises[name] = _promise(before[name], mean, band)
+    if load.throughput_share is not None and rate is not None:
+        share = load.throughput_share
+        low, high = (1.0, 1.0) if advised.today else error.of_share(share)
+        promises[RATE] = _promise(rate, rate * share.mean, Band(rate * low, rate * high))
+    return {name: promises[name] for name in TITLES}
 
 
-def _promise(before: float | None, figure: Estimate | None, band: Band | None, unit: float = 1.0) -> Promise:
-    if figure is None or band is None:
-        return Promise(before=before, promised=None)
-    low, promised, high = (round(unit * each, 2) for each in (band.low, figure.mean, band.high))
-    return Promise(before=before, promised=promised, low=low, high=high)
+def _promise(before: float | None, promised: float | None, band: Band | None) -> Promise:
+    """Return the promise of a value and its range, rounded."""
+    low, value, high = (
+        None if each is None else round(each, 2)
+        for each in ((None, promised, None) if band is None else (band.low, promised, band.high))
+    )
+    return Promise(before=before, promised=value, low=low, high=high)
 
 
 def _as_configured(change: OptionChange, configuration: Mapping[str, str]) -> OptionChange:

@@ -165,10 +165,14 @@ def choose(
     fitting = [each for each in outcomes if fits(each)]
     present = next(each for each in outcomes if each.name == now)
     may_stay = present in fitting
-    gaining = [each for each in fitting if each is not present and (not may_stay or is_worth(each, present))]
+
+    def gains(outcome: Outcome) -> bool:
+        return not may_stay or is_worth(outcome, present)
+
+    gaining = [each for each in fitting if each is not present and gains(each)]
     if not gaining:
         return Choice(now if may_stay else None, close=frozenset([now]))
-    sure = [each for each in gaining if fits(worst := at_worst(each, error)) and is_worth(worst, present)]
+    sure = [each for each in gaining if fits(worst := at_worst(each, error)) and gains(worst)]
     gaining = sure or gaining
     distances = _distances([*gaining, present], present, limits)
     nearest = min(distances[each.name] for each in gaining)

@@ -66,8 +66,8 @@ class Race:
     behind_today: set[str] = field(default_factory=set)
     """Settings with which the job does not keep up with today's load."""
     left_out: list[str] = field(default_factory=list)
-    measured_ms: float | None = None
-    """Mean time of the checkpoints of the present setting in a real Flink; None: unknown."""
+    measured_ms: Sequence[float] = ()
+    """Times of the checkpoints of the present setting in a real Flink; empty: unknown."""
 
     @property
     def loaded(self) -> Scenario:
@@ -76,13 +76,15 @@ class Race:
 
     @property
     def error(self) -> ModelError:
-        """The known error of the emulation for this job."""
-        today = self.today.get(NOW)
-        if self.at_limit is None:
-            emulated_ms = mean_of_known(run.end_to_end_ms for run in self.finished(NOW).values())
-        else:
-            emulated_ms = None if today is None else today.end_to_end_ms
-        return with_measured(model_error(self.scenario), self.measured_ms, emulated_ms)
+        """The known error of the emulation for this job.
+
+        It includes the error of the present setting once that has run at today's load.
+        """
+        runs = [*self.finished(NOW).values()] if self.at_limit is None else known([self.today.get(NOW)])
+        error = model_error(self.scenario)
+        if not runs:
+            return error
+        return with_measured(error, self.measured_ms, mean_of_known(run.end_to_end_ms for run in runs))
 
     def add_settings(self, settings: Iterable[Setting]) -> list[Setting]:
         """Add settings that are not there yet, and return them."""

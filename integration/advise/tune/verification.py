@@ -27,7 +27,7 @@ from ...base.number_text import counted
 from ...base.optional_figures import complete
 from ...flink import Imported
 from ...runs.quantities import END_TO_END, THROUGHPUT
-from ...runs.reference_comparison import Spread, judge, tolerance
+from ...runs.reference_comparison import Spread, tolerance
 from ..diagnose.conditions import BACK_PRESSURED
 from ..sweeps.end_of_run import SETTLED_CHECKPOINTS
 from .change_package import (
@@ -171,11 +171,7 @@ def _promised(promise: Promise) -> Spread:
 def _is_fast(promise: Promise, after: float) -> bool | None:
     """Return whether a time is not longer than promised."""
     promised = _promised(promise)
-    allowed = tolerance(END_TO_END, after, 0.0)
-    return (
-        after <= promised.median
-        or judge(END_TO_END, Spread(after, after, after), promised, allowed) != "outside"
-    )
+    return after <= promised.most or after - promised.median <= tolerance(END_TO_END, after, 0.0)
 
 
 def _is_within(limit_ms: float | None, promise: Promise, after: float) -> bool | None:

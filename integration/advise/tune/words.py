@@ -10,12 +10,10 @@ from netstack import CheckpointResult, Scenario, format_duration
 
 from ...base.number_text import milliseconds, size
 from ...base.optional_figures import known
-from ...runs.quantities import END_TO_END
-from ...runs.reference_comparison import tolerance
 from ..diagnose.words import headroom_text
 from ..sweeps.end_of_run import SETTLED_CHECKPOINTS
 from .choice import SAME_THROUGHPUT, WORTH_SHARE, Broken, Choice, Outcome
-from .model_error import ModelError
+from .model_error import ModelError, agrees
 from .race import OWN, Race
 from .settings import NOW, PRICES, is_large
 
@@ -24,7 +22,7 @@ if TYPE_CHECKING:
 
 
 NOTEWORTHY = 0.15
-"""Share of a time from which on its band is told."""
+"""Minimum reach of an interval over seeds, as a share of the mean, for the advice to mention it."""
 
 
 def present_text(scenario: Scenario) -> str:
@@ -101,7 +99,7 @@ def _how_sure(chosen: SettingSummary, error: ModelError) -> str | None:
     if time is None:
         return None
     band = error.of_time(time)
-    if error.why is None and band.high - time.mean <= NOTEWORTHY * time.mean:
+    if error.why is None and time.greatest - time.mean <= max(NOTEWORTHY * time.mean, error.more_ms):
         return None
     because = "runs differ" if error.why is None else error.why
     today = "at today's load, " if chosen.today else ""
@@ -155,12 +153,13 @@ def measured_text(now: SettingSummary, checkpoints: Sequence[CheckpointResult]) 
     emulated = None if figure is None else figure.mean
     if not times:
         return None
-    mean, least, most = fmean(times), min(times), max(times)
-    spread = "" if len(times) == 1 else f" on average ({milliseconds(least)} to {milliseconds(most)})"
+    mean = fmean(times)
+    ends = f"{milliseconds(min(times))} to {milliseconds(max(times))}"
+    spread = "" if len(times) == 1 else f" on average ({ends})"
     sentence = f"Flink reports that checkpoints take {milliseconds(mean)}{spread}"
     if emulated is None:
         return f"{sentence}; in the emulation of the present setting, none completes."
-    if abs(emulated - mean) <= tolerance(END_TO_END, mean, 0.0) or least <= emulated <= most:
+    if agrees(emulated, times):
         return f"{sentence}; the emulation agrees ({milliseconds(emulated)})."
     return (
         f"Warning: {sentence}, and the emulation says {milliseconds(emulated)}. Figures of other settings "

@@ -236,8 +236,8 @@ class JobFlows:
         growth = self._growth.get(vertex.id, [0.0] * len(each))
         shares = [_ratio(counts, whole) * (1 + more) for counts, more in zip(each, growth, strict=True)]
         shares = [share / sum(shares) for share in shares]
-        counted = whole.total if _is_rough(min(counts.watched for counts in each)) else whole.watched
-        return [1 / len(shares)] * len(shares) if not any(growth) and _are_even(shares, counted) else shares
+        is_even = not any(growth) and _are_even(shares, whole.total)
+        return [1 / len(shares)] * len(shares) if is_even else shares
 
     def copies(self, vertex: FlinkVertex) -> Counts:
         """Return the broadcast records that each subtask of a vertex reads; 0 if their number is unknown."""
@@ -342,11 +342,6 @@ def _ratio(part: Counts, whole: Counts) -> float:
         return since if agree else now
     by_chance = math.sqrt(1 / part.watched + 1 / whole.watched)
     return since if by_chance > _EXACT and abs(now - since) <= _SIGMAS * since * by_chance else now
-
-
-def _is_rough(watched: float) -> bool:
-    """Whether counts since the start are more exact than those of so few records."""
-    return watched < LEAST_RECORDS or 1 / math.sqrt(watched) > _EXACT
 
 
 def _are_even(shares: Sequence[float], records: float) -> bool:

@@ -70,7 +70,7 @@ _QUANTILES = 100
 _ALMOST_0 = 1e-12
 
 _LEAST_LEFT = 0.1
-"""Cores that the network leaves to tasks, whatever it seems to use."""
+"""Minimum number of cores that remain for tasks, whatever network threads are estimated to use."""
 
 _COSTS = CostModel()
 
@@ -106,7 +106,9 @@ class CoreUse:
     cores: float
     """Number of cores; infinite: not reported."""
     used: float | None
-    """Cores that tasks may have used; None: not reported, or used by other tasks as well."""
+    """Cores that tasks may have used, without network threads; None: not reported, or used by other tasks as
+    well.
+    """
     would_use: float
     """Cores in use by the tasks that report their busy time if all work were CPU-bound."""
     unreported: int
@@ -115,6 +117,12 @@ class CoreUse:
     """Cores in use by these tasks if all work were CPU-bound."""
     would_wait: float
     """Share of busy time for which the undecided tasks would wait for a core if their work were CPU-bound."""
+
+    @property
+    def left_to_tasks(self) -> float:
+        """The cores without those that network threads use."""
+        left = self.cores - sum(task.network for task in self.tasks)
+        return max(left, min(self.cores, _LEAST_LEFT))
 
     @property
     def undecided(self) -> list[Task]:
@@ -151,7 +159,8 @@ def use_of_cores(host: Host, tasks: Sequence[Task], cores: float, *, is_alone: b
         would_use[task.reports] += task.busy * share
     used = None
     if host.cores_in_use is not None and is_alone and not host.other_jobs:
-        used = max(0.0, host.cores_in_use - _AT_REST * len(host.managers))
+        network = sum(task.network for task in tasks)
+        used = max(0.0, host.cores_in_use - _AT_REST * len(host.managers) - network)
     return CoreUse(
         host=host,
         tasks=tasks,
@@ -257,8 +266,7 @@ def burning_of(job: FlinkJob, samples: Samples, hosts: Iterable[Host], given: Ov
         burning = use.burning(found.vertices)
         reporting = [task for task in burning if task.reports]
         places = (task.place for task in reporting)
-        left = use.cores - sum(task.network for task in use.tasks)
-        shares |= zip(places, shares_of_core(reporting, max(left, _LEAST_LEFT)), strict=True)
+        shares |= zip(places, shares_of_core(reporting, use.left_to_tasks), strict=True)
         if burning and use.cores < inf:
             managers = tuple(manager for manager in use.host.managers if manager in tasks)
             machines.append(Machine(cores=use.cores, task_managers=managers))
@@ -297,7 +305,7 @@ def _tasks_by_manager(job: FlinkJob, samples: Samples, modes: Mapping[str, str])
 
 
 def _remote_share(samples: Samples) -> float:
-    """Return the share of buffers that are sent to another task manager."""
+    """Return the share of all buffers of the job that are sent to another task manager."""
     subtasks = [subtask for of_vertex in samples.values() for subtask in of_vertex]
     remote, local = (
         sum(known(subtask.increase(f"buffers_in_{where}") for subtask in subtasks))
@@ -345,7 +353,7 @@ def _together(alike: Sequence[tuple[CoreUse, Remark]]) -> Remarks:
 def _on_burning(use: CoreUse, tasks: Sequence[Task]) -> Remarks:
     where, reporting = some(use.host.managers), [task for task in tasks if task.reports]
     elsewhere = "cpu_bound_by_override" if all(task.mode == BURN for task in tasks) else "cpu_bound_elsewhere"
-    share = share_with_core(reporting, use.cores) if reporting else None
+    share = share_with_core(reporting, use.left_to_tasks) if reporting else None
     kind = "cpu_bound" if use.burns else elsewhere
     remarks = [Remark(kind, where, {"uses": [use], "core_shares": [share]})]
     if len(reporting) < len(tasks):

@@ -24,7 +24,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from math import sqrt
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from netstack import CheckpointResult, CostModel, NetworkConfig, VertexCheckpoint
 
@@ -58,8 +58,13 @@ LEAST_RECORD_SPREAD = 0.2
 """Relative standard deviation below which records count as equally long."""
 
 COUNTED_APART_S = 0.03
-"""Time between the reading of two counters of one answer, in seconds: they differed by 20 to 40 ms of records
-in a source of equal records."""
+"""Assumed time between Flink's readings of `bytes_out` and `records_out`, in seconds.
+
+In a source of equal records they were 20 to 40 ms apart.
+"""
+
+MOST_RECORD_SPREAD = 3.0
+"""Largest relative standard deviation that a scenario may have."""
 
 _NEVER_IDLE = 0.99
 """If a task is busy for at least this share of the time, its rate is the inverse of its cost per record."""
@@ -286,32 +291,56 @@ def record_bytes(job: FlinkJob, vertex: FlinkVertex, samples: Samples, segment_b
 def record_spread(job: FlinkJob, vertex: FlinkVertex, samples: Samples, segment_bytes: int) -> float:
     """Return the relative standard deviation of the bytes of a vertex's records.
 
-    Between two polls, the bytes of n records vary by the square root of n times their deviation. Return 0 if
-    the deviation is not significant, or if a buffer holds many records, whose sizes then hardly matter.
+    Between two polls, the bytes of n records of a subtask vary by the square root of n times their deviation.
+    Return 0 if the deviation is not significant, or if a buffer holds many records, whose sizes then hardly
+    matter.
     """
     outputs = job.outputs(vertex)
-    polls = [
-        (after["bytes_out"] - before["bytes_out"], after["records_out"] - before["records_out"], seconds)
-        for subtask in samples[vertex.id]
-        for before, after in pairwise(subtask.samples)
-        if all(name in poll for name in ("bytes_out", "records_out") for poll in (before, after))
-        and (seconds := (account_s(after) or 0.0) - (account_s(before) or 0.0)) > 0
-    ]
-    total = sum(records for _, records, _ in polls)
-    if len(polls) < LEAST_INTERVALS or total < LEAST_RECORDS or len(outputs) != 1:
+    if len(outputs) != 1 or outputs[0].strategy == "BROADCAST":
         return 0.0
-    mean = sum(size for size, _, _ in polls) / total
-    if mean < SMALL_RECORD * segment_bytes:
+    consumer = next(other for other in job.vertices if other.id == outputs[0].target)
+    channels = 1 if outputs[0].strategy == "FORWARD" else consumer.parallelism
+    all_bytes, all_records, excess, error, intervals = 0.0, 0.0, 0.0, 0.0, 0
+    for subtask in samples[vertex.id]:
+        polls = _emitted_between(subtask)
+        size, records = sum(each.size for each in polls), sum(each.records for each in polls)
+        if not records:
+            continue
+        mean = size / records
+        # Flink counts the bytes of a buffer when it is full or sent, at any fill of each open buffer.
+        error += sum(
+            2
+            * (channels * segment_bytes**2 / 12 + (COUNTED_APART_S * each.records / each.seconds * mean) ** 2)
+            for each in polls
+        )
+        excess += sum((each.size - each.records * mean) ** 2 for each in polls)
+        all_bytes, all_records, intervals = all_bytes + size, all_records + records, intervals + len(polls)
+    if intervals < LEAST_INTERVALS or all_records < LEAST_RECORDS:
         return 0.0
-    channels = next(other.parallelism for other in job.vertices if other.id == outputs[0].target)
-    # Flink counts the bytes of a buffer when it is full or sent, at any fill of each open buffer.
-    errors = [
-        2 * (channels * segment_bytes**2 / 12 + (COUNTED_APART_S * records / seconds * mean) ** 2)
-        for _, records, seconds in polls
-    ]
-    excess = sum((size - records * mean) ** 2 for size, records, _ in polls) - sum(errors)
-    spread = sqrt(max(0.0, excess) / total) / mean
-    return round(spread, 2) if excess > sum(errors) and spread >= LEAST_RECORD_SPREAD else 0.0
+    mean = all_bytes / all_records
+    spread = sqrt(max(0.0, excess - error) / all_records) / mean
+    is_clear = excess > 2 * error and spread >= LEAST_RECORD_SPREAD and mean >= SMALL_RECORD * segment_bytes
+    return min(MOST_RECORD_SPREAD, round(spread, 2)) if is_clear else 0.0
+
+
+class _Emitted(NamedTuple):
+    """The output of a subtask between two polls."""
+
+    size: float
+    records: float
+    seconds: float
+
+
+def _emitted_between(subtask: SubtaskSamples) -> list[_Emitted]:
+    """Return what a subtask emits between its polls, as far as its counters and its account are reported."""
+    found = []
+    for before, after in pairwise(subtask.samples):
+        begin_s, end_s = account_s(before), account_s(after)
+        is_known = all(name in poll for name in ("bytes_out", "records_out") for poll in (before, after))
+        if is_known and begin_s is not None and end_s is not None and end_s > begin_s:
+            size, records = (after[name] - before[name] for name in ("bytes_out", "records_out"))
+            found.append(_Emitted(size, records, end_s - begin_s))
+    return found
 
 
 # Queues, by the waits of barriers
