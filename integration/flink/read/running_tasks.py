@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
+from statistics import median
 
 from ...base.errors import FlinkRestError
 from ..http.client import RestClient
@@ -50,6 +51,12 @@ _MOST_BEHIND = 1
 """Maximum number of polls by which the values of a task may be older than those of the others.
 
 Flink may collect new values in the middle of a poll.
+"""
+
+
+_LEAST_LACK = 0.5
+"""A task lacks time if it accounts for less than the median of all tasks, by this share of the longest step
+between two polls.
 """
 
 
@@ -114,7 +121,8 @@ def check_all_go_on(
         if all(times.get(task) == at for task, (at, _) in polls[-1].items()):
             return  # after its end, a recording repeats its last answers
         advances = _last_advances(polls, job)
-    if not (silent := _behind(advances)):
+    silent = [task for task in _behind(advances) if _lacks_time(polls, task)]
+    if not silent:
         return
     vertex_id, subtask = min(silent, key=lambda task: advances[task])
     vertex = next(vertex for vertex in job.vertices if vertex.id == vertex_id)
@@ -130,6 +138,23 @@ def _behind(advances: Mapping[Task, int]) -> list[Task]:
     """Return the tasks that stood still or did not answer while others advanced."""
     latest = max(advances.values(), default=0)
     return [task for task, at in advances.items() if latest - at > _MOST_BEHIND]
+
+
+def _lacks_time(polls: Sequence[Round], task: Task) -> bool:
+    """Return whether a task accounts for less time since the first poll than others; True: it has no account.
+
+    A task that stands still at the end of a recording does not: its last values were only read earlier.
+    """
+    accounts: dict[Task, list[float]] = {}
+    for round_ in polls:
+        for each, (_, sample) in round_.items():
+            if (seconds := account_s(sample)) is not None:
+                accounts.setdefault(each, []).append(seconds)
+    if task not in accounts:
+        return True
+    steps = [after - before for each in accounts.values() for before, after in pairwise(each)]
+    grown = {each: seconds[-1] - seconds[0] for each, seconds in accounts.items()}
+    return median(grown.values()) - grown[task] > _LEAST_LACK * max(steps, default=0.0)
 
 
 def _last_advances(rounds: Sequence[Round], job: FlinkJob) -> dict[Task, int]:

@@ -28,9 +28,12 @@ from integration.flink.read import polling
 from integration.flink.read.checkpoints import read_checkpoints
 from integration.flink.read.job import FlinkJob
 from integration.flink.read.job_state import JobState
+from integration.flink.read.running_tasks import check_all_go_on
 from integration.flink.recording import packed
 from netstack import CheckpointResult, InputError, scenario_document
 from tests.integration.flink.changing_cluster import ChangingCluster, Start, draw_starts, troubled
+from tests.integration.flink.flink_cluster import RECORDINGS
+from tests.integration.flink.test_flink_flows import edge_to, job
 
 SEEDS = range(60)
 
@@ -231,3 +234,39 @@ def test_a_defect_is_found(defect: str, tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.setattr(module, name, instead)
     with pytest.raises(AssertionError):
         judged(seed, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("accounts", "is_lost"),
+    [
+        ([40, 41, 42, 43, 44, 45, 46, 46, 46], False),  # the end of a recording, read earlier than the others
+        ([40, 41, 42, 42, 42, 42, 42, 42, 42], True),
+    ],
+)
+def test_a_task_is_lost_only_if_it_accounts_for_less_time_than_others(
+    accounts: list[int], is_lost: bool
+) -> None:
+    client = RestClient(Recording(RECORDINGS / "flink-2.3.0_merge_off.json.gz"))
+    shape = job(edge_to("source", "work", "REBALANCE"), parallelism=3)
+    vertex = shape.vertices[1]
+    others = [40, 41, 41, 42, 43, 44, 44, 45, 46]
+    rounds = [
+        {
+            (vertex.id, subtask): (
+                float(at),
+                {"busy_ms": 1e3 * seconds, "idle_ms": 0.0, "backpressured_ms": 0.0},
+            )
+            for subtask, seconds in enumerate(of_poll)
+        }
+        for at, of_poll in enumerate(zip(others, others, accounts, strict=True))
+    ]
+
+    def check() -> None:
+        again = iter(rounds[6:])
+        check_all_go_on(client, shape, rounds[:6], lambda: next(again), at_each_poll=True)
+
+    if is_lost:
+        with pytest.raises(FlinkRestError, match="subtask 2 of 'work' stopped reporting while others"):
+            check()
+    else:
+        check()
