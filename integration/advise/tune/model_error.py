@@ -147,7 +147,7 @@ _KINDS: tuple[tuple[Callable[[Scenario], bool], ModelError], ...] = (
     ),
     (
         _is_cpu_bound,
-        ModelError(why="its work is CPU-bound", least=0.8, most=1.2, more_ms=110.0, lost=0.15, gained=0.03),
+        ModelError(why="its work is CPU-bound", least=0.8, most=1.2, more_ms=110.0, lost=0.06, gained=0.03),
     ),
 )
 """The kinds of jobs with a greater error than usual. Each range covers the differences in docs/FIDELITY.md,

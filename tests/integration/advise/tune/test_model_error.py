@@ -83,7 +83,7 @@ def test_the_advice_has_the_band_only_if_it_is_wider_than_usual() -> None:
     burning = recommendation(scenario=with_sink(service_mode="burn"))
     assert burning.words[1] == (
         "This is less certain than usual, since its work is CPU-bound: expect checkpoints of 481 ms to 722 "
-        "ms, and 85 to 103 % of the present throughput."
+        "ms, and 94 to 103 % of the present throughput."
     )
     (other,) = advise(SCENARIO, MadeUpRuns(), measured_ms=[9000.0]).recommendations
     assert other.error.most == pytest.approx(1.5, rel=0.01)
