@@ -193,7 +193,7 @@ def _about_vertex(scenario: Scenario, vertex: Vertex) -> Iterator[Problem]:
     if vertex.source is not None:
         yield from ((f"source.{key}", message) for key, message in _about_source(vertex))
         if not scenario.outputs(vertex):
-            yield "name", "is that of a source that nobody reads; give it an edge"
+            yield "name", "is that of a source that no vertex reads; give it an edge"
     else:
         yield from _about_inputs(scenario, vertex)
 

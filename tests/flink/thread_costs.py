@@ -22,9 +22,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 from integration import write_whole
+from integration.base.optional_figures import known
 from netstack import Scenario, read_scenario
 
-from .cluster import NEWEST, Cluster, cluster, prepare
+from .cluster import NEWEST, Cluster, TestbedError, cluster, prepare
 from .job_description import described, layout_of
 from .measuring import checkpoints_of, growth, machine, sampled, say, submitted
 from .ordinary_jobs import check_warmup
@@ -98,8 +99,10 @@ def _measured(parallelism: int, segment: str, target: str, interval: str, asked:
     inside = (0.0, seconds)
 
     def rate(vertex: int, metric: str) -> float:
-        series = samples.series[vertex][metric]
-        return sum(growth(samples.times, each, inside) or 0.0 for each in series)
+        rates = [growth(samples.times, each, inside) for each in samples.series[vertex][metric]]
+        if None in rates:
+            raise TestbedError(f"{metric} is unknown, since there are too few samples; give more --seconds")
+        return sum(known(rates))
 
     return Row(
         parallelism,

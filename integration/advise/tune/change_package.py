@@ -232,10 +232,8 @@ def _promises(
 
 def _promise(before: float | None, promised: float | None, band: Band | None) -> Promise:
     """Return the promise of a value and its range, rounded."""
-    low, value, high = (
-        None if each is None else round(each, 2)
-        for each in ((None, promised, None) if band is None else (band.low, promised, band.high))
-    )
+    low, high = (None, None) if band is None else (round(band.low, 2), round(band.high, 2))
+    value = None if promised is None else round(promised, 2)
     return Promise(before=before, promised=value, low=low, high=high)
 
 

@@ -99,7 +99,7 @@ class Outcome(NamedTuple):
     failed: int = 0
     """Number of failed runs."""
     costs_today: Broken | None = None
-    """What the setting costs at today's load, which is below the job's limit; None: nothing, or not run."""
+    """Cost of the setting at today's load, which is below the job's limit; None: nothing, or not run."""
 
 
 class Choice(NamedTuple):
@@ -108,7 +108,7 @@ class Choice(NamedTuple):
     chosen: str | None
     """None: no setting keeps to the limits."""
     alternatives: tuple[tuple[str, str], ...] = ()
-    """At most two settings, each with its advantage over the chosen one."""
+    """Up to two settings, each with its advantage over the chosen one."""
     close: frozenset[str] = frozenset()
     """The chosen setting, and settings that are nearly as good by the sum of distances (see the module)."""
 

@@ -127,7 +127,7 @@ class Recommendation(msgspec.Struct, Viewed, frozen=True, kw_only=True):
     clock: str = "virtual"
     versions: dict[str, str] = {}
     headroom: Headroom | None = None
-    """How much load the job can take with its present setting; None: its load changes with time.
+    """Load that the job can take with its present setting; None: its load changes with time.
 
     If this is more than today's load, the figures of settings are those at the limit.
     """
@@ -140,7 +140,7 @@ class Recommendation(msgspec.Struct, Viewed, frozen=True, kw_only=True):
     chosen: str
     """Name of the recommended setting; the present one's if nothing changes."""
     alternatives: list[Alternative] = []
-    """At most two alternatives."""
+    """Up to two alternatives."""
     error: ModelError = ModelError()
     """The known error of the emulation for the job. It gives the bands of the promised figures."""
     undecided: list[str] = []

@@ -56,7 +56,7 @@ A vertex that emits its records one by one at this rate would hardly ever have s
 """
 
 _HELD = 0.5
-"""From this back-pressured share of time on, a task's bursts are ignored, because the task emits whenever
+"""Minimum back-pressured share of time for which a task's bursts are ignored, because the task emits whenever
 downstream buffers become free.
 """
 

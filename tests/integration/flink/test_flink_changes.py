@@ -82,7 +82,7 @@ def read(cluster: ChangingCluster, file: Path | None = None) -> Outcome:
 
 
 def shown_of(imported: Imported) -> dict[str, Any]:
-    """What was measured: rates and times of vertices, and start delays of checkpoints, which change too."""
+    """Measured figures: rates and times of vertices, and start delays of checkpoints, which change too."""
     shown = imported.measured
     return {
         "vertices shown": [msgspec.to_builtins(vertex) for vertex in shown.steady.vertices],

@@ -562,7 +562,7 @@ class TestUse:
         assert [managers for managers, _ in machines] == [("tm0",), ("tm1",)]
 
     def test_an_address_without_a_host_is_in_the_process_of_the_job_manager(self) -> None:
-        """Whose times may be some ticks apart, each task manager being asked by itself."""
+        """The times of both may be some ticks apart, since each task manager is asked by itself."""
         ticks = [(int(1e9 * 3 * n), int(1e9 * 3 * n) + 10_000_000 * (n % 2)) for n in range(LOOKS)]
         machines = self.of_two("pekko://flink/user/rpc/taskmanager_0", ticks)
         assert machines == [(("tm0", "tm1"), pytest.approx(1.5, rel=0.01))]
@@ -610,7 +610,7 @@ class TestRealJob:
         )
         assert seen.service[0][1] * 1e6 == pytest.approx(125, abs=3)
         assert by_busy_time.service[0][1] * 1e6 == pytest.approx(230, abs=3)
-        # A word costs the same in all four, as far as it is told.
+        # A word costs the same in all four subtasks, as far as Flink reports it.
         assert max(seen.service_skew) - min(seen.service_skew) < 0.15
         assert max(by_busy_time.service_skew) - min(by_busy_time.service_skew) > 0.18
 
@@ -703,7 +703,7 @@ class TestImport:
 
     @pytest.mark.parametrize("name", NAMES)
     def test_a_recording_from_before_is_imported_as_before(self, name: str, tmp_path: Path) -> None:
-        """Such recordings report no processor time. Those that report cores have enough of them."""
+        """Older recordings report no processor time. Those that report cores have enough of them."""
         document = recording(name)
         scenario = imported(document, tmp_path)
         for manager in ("tm0", "tm1", "tm2"):

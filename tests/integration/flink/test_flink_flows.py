@@ -39,7 +39,7 @@ def vertices_of(
     checkpoints: Sequence[CheckpointResult] = (),
     notes: list[str] | None = None,
 ) -> dict[str, Vertex]:
-    """What an import makes of the vertices of a job; `notes` gets what it says of them."""
+    """The imported vertices of a job, by name; `notes` gets the import's notes on them."""
     said = [] if notes is None else notes
     flows = JobFlows(shape, seen)
     evidence = Evidence(
@@ -735,11 +735,12 @@ def of_sizes(sizes: Sequence[int], per_s: int) -> list[dict[str, float]]:
     [(SIZES, 30, 0.87), ((51_000,), 30, 0.0), ((1_000, 3_000), 1000, 0.0)],
     ids=["four sizes", "one size", "many records of a buffer"],
 )
-def test_the_bytes_between_polls_tell_how_much_records_differ(sizes, per_s, expected):
+def test_the_bytes_between_polls_show_how_much_records_differ(sizes, per_s, expected):
     shape = job(edge_to("source", "sink", "HASH"))
     read = grown("records_in", per_s, looks=21)
     seen = {"source": [samples(*of_sizes(sizes, per_s), held=1.0)], "sink": [samples(*read, busy=0.5)]}
-    assert generator(vertices_of(shape, seen, Overrides())).record_spread == pytest.approx(expected, abs=0.25)
+    found = generator(vertices_of(shape, seen, Overrides())).record_spread
+    assert found == pytest.approx(expected, rel=0.25), "0 is exact"
 
 
 @pytest.mark.parametrize(

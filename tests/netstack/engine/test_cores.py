@@ -25,7 +25,7 @@ from netstack.engine.agenda_loop import run_agenda
 from netstack.engine.cores import Cores
 
 Work = list[tuple[float, float]]
-"""When somebody begins, and how long it would take alone."""
+"""The begin of each routine, and the time that it would take alone, in seconds."""
 
 
 def ends_of(cores: float, work: Work) -> list[float]:
@@ -102,6 +102,26 @@ def test_other_threads_take_idle_cores_first(cores, end):
     agenda.start(burn())
     trio.run(run_agenda, agenda)
     assert ends == pytest.approx([end])
+
+
+def test_other_threads_take_what_was_idle_before_the_next_work():
+    agenda = Agenda()
+    shared = Cores(agenda, 1)
+    ends = []
+
+    async def burn() -> None:
+        shared.owe(0.5)
+        await agenda.sleep_until(0.3)
+        await shared.work(1.0)  # 0.2 s are left of the other threads' time
+        ends.append(agenda.now)
+        shared.owe(0.5)
+        await agenda.sleep_until(10.0)
+        await shared.work(1.0)
+        ends.append(agenda.now)
+
+    agenda.start(burn())
+    trio.run(run_agenda, agenda)
+    assert ends == pytest.approx([1.5, 11.0])
 
 
 @pytest.mark.parametrize(("cores", "is_full"), [(2, True), (6, False)])
